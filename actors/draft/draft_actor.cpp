@@ -21,6 +21,10 @@ DraftActor::DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> 
         model()->reserve_scratch(programme()->skip + 1);
         attach(choice_.emplace(*model(), *programme()));
     }
+    if (search()) {
+        model()->reserve_scratch(search()->scratch_slots());
+        attach(searcher_.emplace(*model(), *search()));
+    }
     if (correct) attach(trunk_.emplace(*correct, model()));
 }
 

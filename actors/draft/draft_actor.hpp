@@ -9,6 +9,7 @@
 
 #include "actors/draft/draft_work.hpp"
 #include "actors/draft/layer_chooser.hpp"
+#include "actors/draft/set_searcher.hpp"
 #include "actors/draft/trunk_sender.hpp"
 
 namespace paceline {
@@ -30,6 +31,8 @@ public:
 
     /// How often the layers were chosen anew.
     [[nodiscard]] std::uint64_t layer_choices() const { return choice_ ? choice_->made() : 0; }
+    /// Trials of the search for a skip set.
+    [[nodiscard]] std::uint64_t trials() const { return searcher_ ? searcher_->made() : 0; }
     /// Rows of keys and values handed to Correct.
     [[nodiscard]] std::uint64_t kv_rows_sent() const { return trunk_ ? trunk_->kv_rows_sent() : 0; }
 
@@ -39,6 +42,7 @@ private:
     std::optional<StageId> correct_;
     std::optional<TrunkSender> trunk_;
     std::optional<LayerChooser> choice_;
+    std::optional<SetSearcher> searcher_;
 };
 
 }  // namespace paceline

@@ -6,8 +6,10 @@
 
 #include "actors/draft/draft_work.hpp"
 #include "actors/draft/layer_chooser.hpp"
+#include "actors/draft/set_searcher.hpp"
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
+#include "actors/protocol/self_draft_state.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
@@ -18,6 +20,13 @@ namespace {
 // Lockstep: how long an exit's candidates are waited for. Long beside any batch, short beside a hang.
 constexpr Micros kCandidatesWait{200'000};
 constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
+
+constexpr RunOutcome outcome_of(JobOutcome outcome) {
+    return outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled;
+}
+constexpr JobOutcome outcome_of(RunOutcome outcome) {
+    return outcome == RunOutcome::Done ? JobOutcome::Done : JobOutcome::Cancelled;
+}
 
 }  // namespace
 
@@ -98,7 +107,8 @@ std::vector<DraftWork::RequestPtr> DraftWork::longest_waiting_first() {
 
 void DraftWork::pump() {
     if (busy_) return;
-    busy_ = start_choice() || start_pass() || start_source();
+    if (search_ != nullptr && search_->use_best()) skip_set_changed();
+    busy_ = start_choice() || start_trial() || start_pass() || start_source();
 }
 
 /// Correct reads the text first, so that the trunk's keys and values can be appended to its cache.
@@ -149,19 +159,15 @@ bool DraftWork::start_pass() {
          .layers = model.layers(),
          .heads = model.heads(),
          .context = model.context()},
-        [&model, pass = pass_] {
-            return model.run(&pass->cancel) == RunOutcome::Done ? JobOutcome::Done
-                                                                : JobOutcome::Cancelled;
-        },
-        [this, pass = pass_](JobOutcome outcome) {
-            end_pass(pass, outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled);
-        });
+        [&model, pass = pass_] { return outcome_of(model.run(&pass->cancel)); },
+        [this, pass = pass_](JobOutcome outcome) { end_pass(pass, outcome_of(outcome)); });
     return true;
 }
 
 void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) {
     busy_ = false;
     pass_.reset();
+    if (search_ != nullptr) search_->passed(context_->now() - pass->begun);
     const DraftModel::Taken taken = tools_.model->take(outcome);
     for (const RequestPtr& request : pass->requests) {
         request->in_pass = false;
@@ -218,19 +224,66 @@ bool DraftWork::start_choice() {
          .rows = static_cast<std::uint32_t>(choice_->rows()),
          .layers = static_cast<std::uint32_t>(choice_->layers()),
          .context = choice_->position() + 1},
-        [this] {
-            return choice_->run() == RunOutcome::Done ? JobOutcome::Done : JobOutcome::Cancelled;
-        },
+        [this] { return outcome_of(choice_->run()); },
         [this](JobOutcome outcome) {
             busy_ = false;
-            const bool changed = choice_->finish(
-                outcome == JobOutcome::Done ? RunOutcome::Done : RunOutcome::Cancelled);
-            for (const auto& [id, one] : requests_) {
-                if (changed) one->text->tree.drop_slots();
-            }
+            context_->count(counters::kOptimiseJobs);
+            if (choice_->finish(outcome_of(outcome))) skip_set_changed();
             pump();
         });
     return true;
+}
+
+/// The keys of candidates were computed with the old set.
+void DraftWork::skip_set_changed() {
+    for (const auto& [id, request] : requests_) request->text->tree.drop_slots();
+    show_skip_set();
+    if (search_ != nullptr && tools_.on_set) tools_.on_set(search_->search());
+}
+
+/// Tries another set of skipped sub-layers on some request's text.
+bool DraftWork::start_trial() {
+    if (search_ == nullptr) return false;
+    for (const RequestPtr& request : longest_waiting_first()) {
+        if (request->missed) continue;
+        const std::optional<JobLabel> label = search_->next(*request);
+        if (!label) continue;
+        trial_ = std::make_shared<Trial>();
+        trial_->request = request;
+        trial_->begun = context_->now();
+        trial_->cancel.watch(context_->cancel_word(request->id),
+                             CancelBoard::mark_of(request->id, request->attempt));
+        context_->submit(
+            *label, [this, trial = trial_] { return outcome_of(search_->run(trial->cancel)); },
+            [this, trial = trial_](JobOutcome outcome) { end_trial(trial, outcome); });
+        return true;
+    }
+    return false;
+}
+
+void DraftWork::end_trial(const std::shared_ptr<Trial>& trial, JobOutcome outcome) {
+    const Micros took = context_->now() - trial->begun;
+    busy_ = false;
+    trial_.reset();
+    search_->finish(outcome_of(outcome), took);
+    context_->count(counters::kOptimiseJobs);
+    context_->count(counters::kOptimiseSublayers, search_->take_sublayers());
+    context_->count(counters::kOptimiseMicros, static_cast<std::uint64_t>(took.count()));
+    show_skip_set();
+    pump();
+}
+
+/// As gauges of the process, of a set that changes.
+void DraftWork::show_skip_set() {
+    if (choice_ == nullptr && search_ == nullptr) return;
+    SelfDraftState state{.threshold = stops_.threshold(),
+                         .skipped_count = tools_.model->skip().count(),
+                         .skipped = tools_.model->skip()};
+    if (search_ != nullptr) {
+        state.matchness = search_->search().matchness();
+        state.trials = search_->search().trials();
+    }
+    show(*context_, state);
 }
 
 bool DraftWork::start_source() {

@@ -117,8 +117,9 @@ public:
     /// After run(). A cancelled run has no results.
     [[nodiscard]] Taken take(RunOutcome outcome);
 
-    /// For run_layer(); before any text is opened. The backend's KV has slots for them.
+    /// For jobs of their own; before any text is opened. The backend's KV has slots for them.
     void reserve_scratch(std::int32_t rows);
+    [[nodiscard]] std::span<const KvSlot> scratch() const { return scratch_names_; }
     /// Whether all keys before `position` of the text are in the cache, and the token there is known.
     [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
     /// A job of its own, not while a pass is prepared: one layer on residuals [rows, dim], each at
@@ -149,6 +150,9 @@ public:
     [[nodiscard]] std::uint32_t heads() const { return static_cast<std::uint32_t>(heads_.size()); }
     [[nodiscard]] std::int32_t context() const;
     [[nodiscard]] const Backend& backend() const { return backend_; }
+    /// For jobs of their own, which run between passes and write to scratch slots alone.
+    [[nodiscard]] Backend& backend() { return backend_; }
+    [[nodiscard]] HeadId head() const { return options_.head; }
     [[nodiscard]] std::int32_t free_pages() const { return pages_->free_pages(); }
 
 private:
@@ -205,7 +209,7 @@ private:
     SublayerMask mask_;  // of options_.skip
     std::shared_ptr<KvPages> pages_;
     bool running_ = false;                       // between prepare() and take()
-    std::optional<RequestSlots> scratch_slots_;  // of run_layer()
+    std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_names_;
     std::vector<PassRow> pass_;
     std::vector<PassHead> heads_;

@@ -6,6 +6,7 @@
 // Plain values.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,6 +14,7 @@
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_source.hpp"
 #include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/search_trials.hpp"
 #include "ipc/base/ids.hpp"
 
 namespace paceline {
@@ -30,7 +32,11 @@ struct DraftPlan {
 struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};
-    std::optional<LayerProgrammeOptions> programme = {};  // the model's skip set is chosen anew
+    // The model's skip set changes: chosen anew from residuals, or searched. At most one of them.
+    std::optional<LayerProgrammeOptions> programme = {};
+    std::optional<SearchTrialOptions> search = {};
+    /// Called on the actor's loop when the search has changed the set.
+    std::function<void(const SkipSearch&)> on_set = {};
 };
 
 }  // namespace paceline

@@ -226,6 +226,21 @@ bool DraftRequest::stopped(const ChainStop& stop, std::int32_t depth) const {
     return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->reach);
 }
 
+DraftRequest::Judged DraftRequest::judged(const msg::Verdict& verdict) const {
+    Judged found;
+    const DraftNode* at = &text->tree.root();
+    for (std::uint32_t depth = 0; depth < verdict.depth; ++depth) {
+        at = text->tree.trunk_child(at->id);
+        if (at == nullptr || at->origin != msg::Origin::Trunk) break;
+        ++found.drafted;
+        // The last token is the target's own.
+        const bool stands = found.accepted == static_cast<int>(depth) &&
+                            depth + 1 < verdict.count && verdict.tokens[depth] == at->token;
+        found.accepted += stands ? 1 : 0;
+    }
+    return found;
+}
+
 Growth::Step DraftRequest::next(const ChainStop& stop) {
     growth.stop_at(stop);
     if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());

@@ -49,6 +49,17 @@ public:
     /// Whether the committed text equals the other draft's trunk up to `position`.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
 
+    /// Of the model's own first choices that a verdict which comes next has judged, how many stood.
+    struct Judged {
+        int accepted = 0;
+        int drafted = 0;
+    };
+    [[nodiscard]] Judged judged(const msg::Verdict& verdict) const;
+    /// Tokens of the answer that are committed.
+    [[nodiscard]] Position answer_tokens() const {
+        return text->tree.root().position + 1 - finish_.answer_begin;
+    }
+
     /// What to do next, see Growth; chains end as `stop` says.
     [[nodiscard]] Growth::Step next(const ChainStop& stop);
     /// Whether `stop` has ended the trunk at `depth` or above.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/draft/set_searcher.hpp"
 #include "actors/protocol/counters.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "ipc/base/check.hpp"
@@ -34,12 +35,14 @@ Error unexpected(StageId from, const std::string& what) {
 DraftWork::DraftWork(DraftPlan plan, DraftTools tools)
     : plan_{plan}, tools_{std::move(tools)}, stops_{plan_.growth} {
     PACE_CHECK(tools_.model != nullptr || tools_.source, "a draft without a model or a source");
+    PACE_CHECK(!tools_.programme || !tools_.search, "a skip set that changes in two ways");
     inbox_.attach(*this);
 }
 
 void DraftWork::on_start(StageContext& context) {
     context_ = &context;
     inbox_.start(context);
+    show_skip_set();
 }
 
 void DraftWork::on_control(StageId /*from*/, const control::Message& message) {
@@ -122,6 +125,8 @@ void DraftWork::stop(RequestId id) {
         pass_->given_up = true;
         pass_->cancel.cancel();
     }
+    if (trial_ && trial_->request == request && !planted(PlantedBug::TrialOutlivesRequest))
+        trial_->cancel.cancel();
     requests_.erase(found);
     context_->set(gauges::kRequests, requests_.size());
 }
@@ -178,6 +183,10 @@ void DraftWork::follow(const msg::Verdict& verdict) {
     const auto depth = static_cast<std::int32_t>(verdict.depth);
     stops_.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,
                     request->stopped(stops_.now(), depth));
+    if (search_ != nullptr) {
+        const DraftRequest::Judged judged = request->judged(verdict);
+        search_->verified(judged.accepted, judged.drafted);
+    }
     request->follow(verdict);
     go_on(request);
 }

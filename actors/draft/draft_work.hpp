@@ -51,6 +51,7 @@
 namespace paceline {
 
 class LayerChooser;
+class SetSearcher;
 class TrunkSender;
 
 class DraftWork : public Actor {
@@ -75,6 +76,7 @@ protected:
     /// The role that also sends the trunk and each proposal to Correct. Before on_start().
     void attach(TrunkSender& trunk) { trunk_ = &trunk; }
     void attach(LayerChooser& choice) { choice_ = &choice; }
+    void attach(SetSearcher& search) { search_ = &search; }
     void copy_proposals_to(StageId stage) { copies_to_ = stage; }
 
     /// The request that a proposal is about; nullptr if the message is stale, early or unknown.
@@ -90,6 +92,7 @@ protected:
     [[nodiscard]] const std::optional<LayerProgrammeOptions>& programme() const {
         return tools_.programme;
     }
+    [[nodiscard]] const std::optional<SearchTrialOptions>& search() const { return tools_.search; }
     [[nodiscard]] DraftModel* model() const { return tools_.model.get(); }
     [[nodiscard]] StageContext& context() const { return *context_; }
     Inbox inbox_{InboxGate::Overflow::DropOldest};
@@ -100,6 +103,12 @@ private:
         CancelToken cancel;
         Micros begun{0};
         bool given_up = false;  // cancelled by this actor; otherwise with its attempt
+    };
+    /// A trial of the search for a skip set.
+    struct Trial {
+        RequestPtr request;
+        CancelToken cancel;
+        Micros begun{0};
     };
 
     // Messages: draft_work.cpp
@@ -120,6 +129,10 @@ private:
     void end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome);
     bool start_source();
     bool start_choice();
+    bool start_trial();
+    void end_trial(const std::shared_ptr<Trial>& trial, JobOutcome outcome);
+    void skip_set_changed();
+    void show_skip_set();
     void submit_source(const RequestPtr& request);
     void send(const RequestPtr& request, msg::ProposalState state);
     [[nodiscard]] std::vector<RequestPtr> longest_waiting_first();
@@ -130,10 +143,12 @@ private:
     AdaptiveStops stops_;
     TrunkSender* trunk_ = nullptr;
     LayerChooser* choice_ = nullptr;
+    SetSearcher* search_ = nullptr;
     std::optional<StageId> copies_to_;
     std::map<RequestId, RequestPtr> requests_;
     RequestId served_;  // the last one that a job was for
     std::shared_ptr<Pass> pass_;
+    std::shared_ptr<Trial> trial_;
     bool busy_ = false;  // a job runs
 };
 

@@ -106,6 +106,8 @@ enum class PlantedBug : std::uint8_t {
     VerifyStartsLate,  // one sub-layer after what the draft has computed
     DraftPathChanges,  // with the skip set, within a chain
     AheadSlotsLeak,    // of drafted rows that no batch took
+    // A draft that searches its skip set.
+    TrialOutlivesRequest,  // the job goes on when its request was stopped
 };
 
 #ifdef PACELINE_FAULTS

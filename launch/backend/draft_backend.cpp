@@ -7,6 +7,7 @@
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "launch/backend/packed_cache.hpp"
+#include "launch/backend/search_plan.hpp"
 #include "launch/backend/shared_vocabulary.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/kv_layers.hpp"
@@ -103,6 +104,13 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                .keep_first = draft.skip.keep_first,
                                                .keep_last = draft.skip.keep_last};
         plan.options.kv_slots += pages_for(plan.programme->skip + 1) * kKvPageSlots;
+    }
+    if (draft.searches()) {
+        Result<SearchTrialOptions> search =
+            plan_search(draft.skip, draft.search, config.layers, "[draft]");
+        if (!search) return search.error();
+        plan.search = std::move(search).value();
+        plan.options.kv_slots += pages_for(plan.search->scratch_slots()) * kKvPageSlots;
     }
     if (head.tokens.empty()) head.tokens = short_list(draft.short_list, config.vocab_size);
     plan.options.final_head = head.tokens.empty() && head.transform.empty();

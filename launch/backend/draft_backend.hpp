@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/search_trials.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/backend/load_model.hpp"
 #include "launch/base/environment.hpp"
@@ -26,7 +27,8 @@ struct DraftBackend {
     HeadId head = HeadId::Final;
     SkipSet skip = {};                                    // sub-layers that candidates leave out,
     bool whole_text = false;                              // and the committed text does not
-    std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew
+    std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew,
+    std::optional<SearchTrialOptions> search = {};        // or searched
     int shared_tokens = 0;  // of a file of its own: ids that it may propose; 0: all of the target's
 
     [[nodiscard]] const ModelFile& file(const ModelFile& target) const {
@@ -40,7 +42,7 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
 /// Of a target that is a shape (--random), the draft's model is one too: a name, or a file of one.
 /// Preconditions: draft.computes(); use_parts() has resolved where a trained draft comes from.
-/// Errors: those of ModelFile::open(), shared_vocabulary() and open_draft_part().
+/// Errors: those of ModelFile::open(), shared_vocabulary(), open_draft_part() and plan_search().
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fmt/core.h>
 
 #include "launch/backend/draft_backend.hpp"
-#include "launch/base/output_file.hpp"
-#include "launch/base/text_input.hpp"
+#include "launch/backend/search_plan.hpp"
 #include "model/kv_layout.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kStateBytesMax = std::size_t{16} << 20U;
 
 /// The set to begin with.
 Result<SkipSet> first_set(const SkipConfig& skip, int layers) {
@@ -30,34 +26,6 @@ Result<SkipSet> first_set(const SkipConfig& skip, int layers) {
 /// Layers that a programme skips.
 int layers_skipped(const SkipConfig& skip, int layers) {
     return std::max(skip.count_of(layers), 1);
-}
-
-/// Fails at the start of a run, not after hours of a search whose result cannot be kept.
-Status check_writable(const std::string& path) {
-    const std::string probe = path + ".probe";
-    Result<OutputFile> file = OutputFile::open(probe, "[self_draft] state");
-    if (!file) return file.error();
-    std::error_code ignored;
-    std::filesystem::remove(probe, ignored);
-    return {};
-}
-
-/// What an earlier run has found, if there is such a file and it fits.
-Status read_state(const SelfDraftConfig& config, SelfDraftOptions& options) {
-    if (config.state.empty()) return {};
-    if (Status writable = check_writable(config.state); !writable.ok()) return writable;
-    options.save = [path = config.state](const std::string& state) {
-        (void)replace_file(path, state);  // a state that cannot be kept is searched again
-    };
-    if (!std::filesystem::exists(config.state)) return {};
-    Result<std::string> text = read_file(config.state, kStateBytesMax);
-    if (!text) return text.error();
-    if (Status fits = SkipSearch{options.search}.restore(text.value()); !fits.ok()) {
-        return Error{Errc::BadFile, "[self_draft] state = " + config.state + ": " +
-                                        fits.error().what + "; delete the file to search anew"};
-    }
-    options.state = std::move(text).value();
-    return {};
 }
 
 /// The head that was trained for the exit, or the exit that the target was trained for.
@@ -123,24 +91,22 @@ Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDra
     if (!set) return set.error();
     options.skip = std::move(set).value();
     options.choice = config.skip.choose;
-    options.window = config.window;
     options.interval = config.skip.interval;
-    options.optimise_share = config.optimise_share;
+    options.optimise_share = config.search.optimise_share;
+    options.window = config.search.window;
     options.programme_skip = layers_skipped(config.skip, layers);
     options.programme_keep_first = config.skip.keep_first;
     options.programme_keep_last = config.skip.keep_last;
-    options.search = {.layers = layers,
-                      .ratio = config.skip.ratio,
-                      .keep_first = config.skip.keep_first,
-                      .keep_last = config.skip.keep_last,
-                      .bayes_every = config.bayes_every,
-                      .trials_max = config.trials_max,
-                      .tolerance = config.tolerance,
-                      .matchness_stop = config.matchness_stop,
-                      .acceptance_min = config.acceptance_min};
     if (config.tree != SelfDraftTree::None) options.tree.emplace();
     if (config.tree == SelfDraftTree::Code) options.tree->candidates = {3, 5, 8, 10};
-    return config.skip.choose == SkipChoice::Search ? read_state(config, options) : Status{};
+    if (config.skip.choose != SkipChoice::Search) return {};
+    Result<SearchTrialOptions> search =
+        plan_search(config.skip, config.search, layers, "[self_draft]");
+    if (!search) return search.error();
+    options.search = search.value().search;
+    options.state = std::move(search.value().state);
+    options.save = std::move(search.value().save);
+    return {};
 }
 
 /// Drafts are read by the target's own head: without the tokens that are not listed.
@@ -182,7 +148,7 @@ Status check_first_segment(const SelfDraftOptions& options, int layers) {
 std::int32_t scratch_slots(const SelfDraftConfig& config, int layers) {
     SelfDraftOptions options;
     if (config.source == SelfDraftSource::Skip) options.choice = config.skip.choose;
-    options.window = config.window;
+    options.window = config.search.window;
     options.programme_skip = layers_skipped(config.skip, layers);
     return pages_for(options.scratch_slots()) * kKvPageSlots;
 }

@@ -58,6 +58,23 @@ WordField source_field(bool& lookup, DraftModelKind& model, std::size_t count) {
     return field;
 }
 
+/// Keys of one way to choose the skip set with another one.
+Status check_choice(const TomlTable& table, const DraftConfig& draft) {
+    const bool searches = draft.skip.choose == SkipChoice::Search;
+    if (draft.skip.choose == SkipChoice::Fixed) {
+        if (table.has("interval"))
+            return table.error("interval", "is for choose = \"programme\" or \"search\"");
+    } else if (!draft.whole_text) {
+        return table.error("whole_text", searches ? "must be true with choose = \"search\""
+                                                  : "must be true with choose = \"programme\"");
+    }
+    if (draft.skip.choose == SkipChoice::Programme && !draft.skip.uniform())
+        return table.error("skip", "is found by choose = \"programme\"");
+    if (!searches && table.has("optimise_share"))
+        return table.error("optimise_share", "is for choose = \"search\"");
+    return check_search(table, searches);
+}
+
 /// Keys of one source with another one. `size` and `stand_in` may stay where another source is put
 /// in the place of "trained".
 Status check_source(const TomlTable& table, const DraftConfig& draft) {
@@ -82,13 +99,7 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
             if (table.has(key)) return refuse(key, " = \"skip-layers\"");
         }
     }
-    if (draft.skip.choose == SkipChoice::Programme) {
-        if (!draft.whole_text)
-            return table.error("whole_text", "must be true with choose = \"programme\"");
-        if (!draft.skip.uniform()) return table.error("skip", "is found by choose = \"programme\"");
-    } else if (table.has("interval")) {
-        return table.error("interval", "is for choose = \"programme\"");
-    }
+    if (Status s = check_choice(table, draft); !s.ok()) return s;
     if (Status s = check_skip(table, draft.skip); !s.ok()) return s;
     if (!draft.computes() && draft.short_list != 0) return refuse("short_list", "s with a model");
     if (draft.layers <= 0.0 || (draft.layers > 1.0 && draft.layers != std::floor(draft.layers)))
@@ -141,15 +152,21 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"layers", number(d.layers, 0, kLayersMax),
          "`first-layers`: how many; below 1: that part of the depth"},
     };
-    const std::vector<Field> rest = {
+    const std::vector<Field> choice = {
         {"whole_text", &d.whole_text,
          "`skip-layers`: the text is read with all layers, candidates see the target's own keys; "
          "`false`: with those that are kept, which alone are in memory then"},
-        {"choose", word(d.skip.choose, {"fixed", "programme"}),
-         "`skip-layers`: the set stays as it is, or CLaSp's dynamic `programme` chooses whole "
-         "layers, from what the target's layers made of the last accepted token"},
+        {"choose", word(d.skip.choose, {"fixed", "programme", "search"}),
+         "`skip-layers`: the set stays as it is, CLaSp's dynamic `programme` chooses whole layers, "
+         "from what the target's layers made of the last accepted token, or SWIFT's `search` tries "
+         "sets on committed tokens"},
         {"interval", number(d.skip.interval, 1, 1'000'000),
-         "`programme`: verifications of a request between two choices"},
+         "`programme`: verifications of a request between two choices; `search`: verdicts between "
+         "two trials"},
+        {"optimise_share", number(d.search.optimise_share, 0, 1),
+         "`search`: trials take at most this share of the time of the draft's passes"},
+    };
+    const std::vector<Field> rest = {
         {"short_list", number(d.short_list, 0, kVocabularyMax),
          "`first-layers`, `model`: the head knows only the first N token ids; 0: all"},
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),
@@ -188,7 +205,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "nodes off the trunk that are expanded per root"},
         {"reach_min", number(g.draft_reach_min, 0, 1), "a less probable path is not expanded"},
     };
-    return joined({first, fields_of(d.skip), rest});
+    return joined({first, fields_of(d.skip), choice, fields_of(d.search), rest});
 }
 
 Status check_threshold(const TomlTable& table, float confidence_min, float reach_min) {

@@ -11,6 +11,7 @@
 
 #include "actors/decoding/growth_rule.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/config/search_config.hpp"
 #include "launch/config/skip_config.hpp"
 
 namespace paceline {
@@ -38,7 +39,8 @@ struct DraftConfig {
     int part_layers = 0;        // the stand-in is in its place,
     int part_tokens = 0;        // what the part is like
     double layers = 0.2;        // of first-layers: whole, or a part of the depth below 1
-    SkipConfig skip = {.interval = 32};  // of skip-layers; Fixed or Programme
+    SkipConfig skip = {.interval = 32};  // of skip-layers
+    SearchConfig search = {};
     bool whole_text = true;
     int short_list = 0;
     int min_ngram = 1;
@@ -56,6 +58,10 @@ struct DraftConfig {
     /// Whether the segments send it the residuals of the last accepted token after their layers.
     [[nodiscard]] bool is_tapped() const {
         return model == DraftModelKind::SkipLayers && skip.choose == SkipChoice::Programme;
+    }
+    /// Whether the draft searches its skip set while it serves.
+    [[nodiscard]] bool searches() const {
+        return model == DraftModelKind::SkipLayers && skip.choose == SkipChoice::Search;
     }
     /// The number of layers of "first-layers" in a target of `of` layers: at least one.
     [[nodiscard]] int layers_of(int of) const;

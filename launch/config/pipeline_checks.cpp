@@ -127,8 +127,12 @@ Complaint check_names(const PipelineConfig& config) {
             "\"early-verify\")",
             config.draft->growth.exit_alternatives);
     }
-    if (config.stage_of(StageRole::Correct) != nullptr && config.draft && config.draft->is_tapped())
-        return "[draft] choose = \"programme\" is for a draft without a stage \"correct\"";
+    if (config.stage_of(StageRole::Correct) != nullptr && config.draft) {
+        if (config.draft->is_tapped())
+            return "[draft] choose = \"programme\" is for a draft without a stage \"correct\"";
+        if (config.draft->searches())
+            return "[draft] choose = \"search\" is for a draft without a stage \"correct\"";
+    }
     if (config.stage_of(StageRole::Correct) != nullptr &&
         (!config.draft || !config.exit_sends_candidates())) {
         return "role = \"correct\" needs a stage with role = \"draft\" and an exit that sends "

@@ -11,8 +11,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kWindowMax = 128;
-constexpr int kManyTrials = 1'000'000;
+constexpr int kManyVerdicts = 1'000'000;
 constexpr int kVocabularyMax = 1 << 24;
 
 }  // namespace
@@ -55,29 +54,15 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
         {"tree", word(c.tree, {"none", "paper", "code"}),
          "`skip`: more candidates after doubtful tokens: 1, 3, 5 or 10 as in SWIFT's paper, or 3, "
          "5, 8 or 10 as in its code; needs `[schedule] shape = \"tree\"`"},
-        {"window", number(c.window, 1, kWindowMax),
-         "`search`: tokens of the answer that a trial is measured on"},
-        {"bayes_every", number(c.bayes_every, 0, kManyTrials),
-         "`search`: every N-th trial is found by Bayesian optimisation; 0: none"},
-        {"trials_max", number(c.trials_max, 1, kManyTrials), "`search`: trials at most"},
-        {"tolerance", number(c.tolerance, 1, kManyTrials),
-         "`search`: it ends after N trials without a better set"},
-        {"matchness_stop", number(c.matchness_stop, 0, 1),
-         "`search`: it ends with a set that predicts this share of the window's tokens"},
-        {"acceptance_min", number(c.acceptance_min, 0, 1),
-         "`search`: below this share of accepted tokens fewer sub-layers are skipped; 0: never"},
-        {"interval", number(c.skip.interval, 1, kManyTrials),
+    };
+    const std::vector<Field> last = {
+        {"interval", number(c.skip.interval, 1, kManyVerdicts),
          "`search`, `programme`: verdicts between two trials or programmes"},
-        {"optimise_share", number(c.optimise_share, 0, 1),
+        {"optimise_share", number(c.search.optimise_share, 0, 1),
          "`search`, `programme`: share of the time that they may take"},
-        {"state", TextField{&c.state},
-         "`search`: a file that keeps what was found; it is read at the start and written during "
-         "the "
-         "run",
-         "\"\": none"},
         {"auto_off", &c.auto_off, "decodes plainly while drafts cost more time than they save"},
     };
-    return joined({first, fields_of(c.skip), rest});
+    return joined({first, fields_of(c.skip), rest, fields_of(c.search), last});
 }
 
 Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
@@ -89,10 +74,7 @@ Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
         if (skips && table.has(key)) return table.error(key, "is for source = \"exit\"");
     }
     const bool searches = skips && config.skip.choose == SkipChoice::Search;
-    for (const char* key : {"window", "bayes_every", "trials_max", "tolerance", "matchness_stop",
-                            "acceptance_min", "state"}) {
-        if (!searches && table.has(key)) return table.error(key, "is for choose = \"search\"");
-    }
+    if (Status s = check_search(table, searches); !s.ok()) return s;
     for (const char* key : {"interval", "optimise_share"}) {
         const bool changes = skips && config.skip.choose != SkipChoice::Fixed;
         if (!changes && table.has(key))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "launch/config/search_config.hpp"
 #include "launch/config/skip_config.hpp"
 
 namespace paceline {
@@ -38,14 +39,7 @@ struct SelfDraftConfig {
     std::string probe_file = {};  // set by use_parts()
     SelfDraftTree tree = SelfDraftTree::None;
 
-    int window = 32;
-    int bayes_every = 25;
-    int trials_max = 1000;
-    int tolerance = 300;
-    double matchness_stop = 0.95;
-    double acceptance_min = 0.7;
-    double optimise_share = 0.01;
-    std::string state = {};
+    SearchConfig search = {};
     bool auto_off = true;
 
     /// Layers of the exit in a target of `of` layers: at least one, not all.

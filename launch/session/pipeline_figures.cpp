@@ -194,6 +194,10 @@ std::string figures_table(const PipelineFigures& figures) {
     auto lines = lines_of(figures);
     add_accounts(figures, lines);
     if (figures.self_draft) add_self_draft(figures, lines);
+    if (figures.draft_skip) {
+        for (auto& line : draft_skip_lines(*figures.draft_skip, figures.counters))
+            lines.push_back(std::move(line));
+    }
     for (const ProcessFigures& process : figures.processes) {
         lines.emplace_back(process.name, print("busy %3.0f%%, waiting %3.0f%%", process.busy * 100,
                                                process.waiting * 100));
@@ -249,6 +253,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
         if (fold.predicted_total) json["fold"]["c_total_by_equation"] = *fold.predicted_total;
     }
     if (f.self_draft) json["self_draft"] = to_json(self_draft_of(f));
+    if (f.draft_skip) json["draft_skip"] = draft_skip_json(*f.draft_skip, f.counters);
     if (f.accounts.proposes) {
         json["adadecode"] = {{"early_proposed", f.counter(counters::kEarlyProposed)},
                              {"early_prediction_rate",

@@ -58,6 +58,7 @@ struct PipelineFigures {
     double rate = 0.0;  // tokens/s of this run; 0: not measured
     PipelineAccounts accounts{};
     std::optional<SelfDraftView> self_draft{};  // of a target that drafts for itself
+    std::optional<DraftSkipView> draft_skip{};  // of a draft whose skip set changes
 
     [[nodiscard]] std::uint64_t counter(Counter c) const {
         return counters[static_cast<std::size_t>(c)];

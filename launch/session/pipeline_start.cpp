@@ -12,6 +12,7 @@
 #include "launch/backend/gpu_check.hpp"
 #include "launch/backend/gpu_links.hpp"
 #include "launch/backend/load_model.hpp"
+#include "launch/backend/search_plan.hpp"
 #include "launch/backend/self_draft_plan.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
@@ -86,6 +87,15 @@ Status check_self_draft(const PipelineConfig& config,
     return Error{status.error().code, config.file + ": " + status.error().what};
 }
 
+/// The same of a draft that searches its skip set.
+Status check_draft_search(const PipelineConfig& config, const ModelFile& file) {
+    if (!config.draft || !config.draft->searches()) return {};
+    const Result<SearchTrialOptions> search =
+        plan_search(config.draft->skip, config.draft->search, file.config().layers, "[draft]");
+    if (search.ok()) return {};
+    return Error{search.error().code, config.file + ": " + search.error().what};
+}
+
 }  // namespace
 
 std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options) {
@@ -106,6 +116,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     Result<Placement> placement = place(config, file.config().layers, cores);
     if (!placement) return placement.error();
     if (Status s = check_self_draft(config, placement.value(), file); !s) return s.error();
+    if (Status s = check_draft_search(config, file); !s) return s.error();
     Result<StageSizes> sizes = StageSizes::open(file, options, config, requests);
     if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),

@@ -41,11 +41,11 @@ std::string auto_off_text(const SelfDraftFigures& f) {
     return text;
 }
 
-void add_state(const SelfDraftFigures& f, std::vector<std::pair<std::string, std::string>>& lines) {
-    const SelfDraftState& state = *f.state;
-    if (f.auto_off) lines.emplace_back("auto-off", auto_off_text(f));
+void add_set(const SelfDraftState& state,
+             int layers,
+             std::vector<std::pair<std::string, std::string>>& lines) {
     if (state.threshold > 0.0) lines.emplace_back("threshold", print("%.3f", state.threshold));
-    std::string set = print("%d of %d sub-layers", state.skipped_count, 2 * f.layers);
+    std::string set = print("%d of %d sub-layers", state.skipped_count, 2 * layers);
     if (state.matchness > 0.0)
         set += print("; matchness %.2f, %d trials", state.matchness, state.trials);
     lines.emplace_back("skipped by drafts", std::move(set));
@@ -53,6 +53,12 @@ void add_state(const SelfDraftFigures& f, std::vector<std::pair<std::string, std
     auto [attention, mlp] = strip_lines(*state.skipped);
     lines.emplace_back("", std::move(attention));
     lines.emplace_back("", std::move(mlp));
+}
+
+void add_state(const SelfDraftFigures& f, std::vector<std::pair<std::string, std::string>>& lines) {
+    const SelfDraftState& state = *f.state;
+    if (f.auto_off) lines.emplace_back("auto-off", auto_off_text(f));
+    add_set(state, f.layers, lines);
 }
 
 nlohmann::json to_json(const SelfDraftState& state, int layers) {
@@ -123,6 +129,27 @@ SelfDraftFigures self_draft_figures(const SelfDraftView& view,
     f.expected_with_head = f.tokens_per_forward / (1.0 + f.step_cost_with_head * steps_per_round);
     f.state = self_draft_state(view.gauges, view.layers);
     return f;
+}
+
+std::vector<std::pair<std::string, std::string>> draft_skip_lines(
+    const DraftSkipView& view, const std::array<std::uint64_t, kCounters>& counters) {
+    std::vector<std::pair<std::string, std::string>> lines;
+    const std::optional<SelfDraftState> state = self_draft_state(view.gauges, view.layers);
+    if (!state) return lines;
+    add_set(*state, view.layers, lines);
+    const std::uint64_t jobs = counters[static_cast<std::size_t>(counters::kOptimiseJobs)];
+    lines.emplace_back("choices of them",
+                       print("%llu jobs", static_cast<unsigned long long>(jobs)));
+    return lines;
+}
+
+nlohmann::json draft_skip_json(const DraftSkipView& view,
+                               const std::array<std::uint64_t, kCounters>& counters) {
+    nlohmann::json json{
+        {"optimise_jobs", counters[static_cast<std::size_t>(counters::kOptimiseJobs)]}};
+    const std::optional<SelfDraftState> state = self_draft_state(view.gauges, view.layers);
+    if (state) json["state"] = to_json(*state, view.layers);
+    return json;
 }
 
 std::vector<std::pair<std::string, std::string>> self_draft_lines(const SelfDraftFigures& f,

@@ -158,6 +158,13 @@ Result<HostedActor> make_segment(const ModelFile& file,
     return HostedActor{duty.id, std::move(backend).value(), std::move(actor)};
 }
 
+/// The search of a draft has found another set.
+void tell_set(const SkipSearch& search) {
+    spdlog::info("drafts without {} of {} sub-layers from now on: {}; matchness {:.2f}, {} trials",
+                 search.best().count(), 2 * search.best().layers(), search.best().text(),
+                 search.matchness(), search.trials());
+}
+
 /// Draft, or Correct beside it. Draft alone grows the whole tree.
 std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
                                         const StageDuty& duty,
@@ -209,6 +216,8 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                         .skip = plan.value().skip,
                                         .whole_text = plan.value().whole_text});
         tools.programme = plan.value().programme;
+        tools.search = std::move(plan.value().search);
+        tools.on_set = tell_set;
     }
     auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
     return HostedActor{duty.id, std::move(backend), std::move(actor)};

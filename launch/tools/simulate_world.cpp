@@ -262,10 +262,16 @@ void add_figures(SimulatedRun& run,
     // Its cost tables charge drafts the whole head.
     if (config.self_draft)
         figures.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
+    if (config.draft && (config.draft->searches() || config.draft->is_tapped()))
+        figures.draft_skip = DraftSkipView{.layers = model.layers};
     for (const auto& process : world.incarnations()) {
         const auto& counted = process->counters();
         for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted[i];
         if (process->id() == kConductor) continue;
+        const auto& hosted = process->spec().process.actors;
+        const auto draft = placement.draft();
+        if (figures.draft_skip && draft && std::count(hosted.begin(), hosted.end(), *draft) > 0)
+            figures.draft_skip->gauges = process->gauges();
         if (process->id() == StageId{1}) {
             if (figures.self_draft) figures.self_draft->gauges = process->gauges();
             // Every segment counts the batches that go through its own layers.

@@ -10,7 +10,7 @@ from deeper_model import write_deeper
 from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, demo_model, environment, needs_demo_model
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
-SKIPPING = ("draft-verify", "swift", "clasp")
+SKIPPING = ("draft-verify", "swift", "clasp", "pearl-swift")
 
 
 class Methods(CliTest):

@@ -98,7 +98,8 @@ struct BodyParts {
     GrowthRule growth = {};
     SimExit exit = {};
     std::optional<SelfDraftOptions> self_draft = {};
-    std::shared_ptr<std::string> disk = {};  // what is kept of its search
+    std::optional<SearchTrialOptions> search = {};
+    std::shared_ptr<std::string> disk = {};  // what is kept of either search
     Micros hold_limit{1};
     double candidate_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
@@ -136,6 +137,21 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     return {std::move(backend), std::move(actor)};
 }
 
+/// The target without some sub-layers, which it searches; after a restart from what is on disk.
+ToyActor make_searching_draft(const BodyParts& parts, const DraftPlan& plan) {
+    SearchTrialOptions search = *parts.search;
+    search.state = *parts.disk;
+    search.save = [disk = parts.disk](const std::string& state) { *disk = state; };
+    const std::int32_t scratch = pages_for(search.scratch_slots()) * kKvPageSlots;
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, parts.plan.kv_slots + scratch);
+    DraftTools tools;
+    tools.model = std::make_unique<DraftModel>(
+        *backend, DraftModelOptions{
+                      .vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}, .whole_text = true});
+    tools.search = std::move(search);
+    return {std::move(backend), std::make_unique<DraftActor>(plan, std::move(tools))};
+}
+
 ToyActor make_draft(const BodyParts& parts) {
     const ToyPlan& plan = parts.plan;
     DraftPlan draft{.first_segment = toy_segment(1),
@@ -144,6 +160,7 @@ ToyActor make_draft(const BodyParts& parts) {
                     .growth = parts.growth};
     if (parts.exit.at > 0 && parts.exit.options.sends_candidates)
         draft.exit = toy_segment(parts.exit.at);
+    if (parts.search) return make_searching_draft(parts, draft);
     DraftTools tools;
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
         if (parts.plan.draft == ToyDraft::Lookup) {
@@ -219,6 +236,16 @@ std::optional<SelfDraftOptions> draw_self_draft(SimRandom& random, const ToyPlan
     options.search = {.layers = kFakeLayers, .ratio = 0.4, .bayes_every = 3, .seed = random.next()};
     options.programme_skip = static_cast<int>(1 + random.below(4));
     return options;
+}
+
+/// A draft that searches its skip set, in some of the pipelines with prompt lookup.
+std::optional<SearchTrialOptions> draw_search(SimRandom& random, const ToyPlan& plan) {
+    if (plan.draft != ToyDraft::Lookup || !random.chance(50)) return std::nullopt;
+    return SearchTrialOptions{
+        .search = {.layers = kFakeLayers, .ratio = 0.4, .bayes_every = 3, .seed = random.next()},
+        .window = static_cast<int>(1 + random.below(12)),
+        .interval = static_cast<int>(1 + random.below(3)),
+        .optimise_share = 1.0};
 }
 
 /// How the target takes what is proposed, and how the draft grows it.
@@ -308,6 +335,7 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
     BodyParts parts{.plan = scenario.plan,
                     .exit = scenario.exit,
                     .self_draft = scenario.self_draft,
+                    .search = scenario.search,
                     .disk = std::make_shared<std::string>(),
                     .draft_cost = random.chance(50) ? DraftCost::Compute : DraftCost::Instant,
                     .texts = scenario.texts};
@@ -368,6 +396,7 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
         plan.draft = ToyDraft::None;
         plan.kv_slots += pages_for(scenario.self_draft->scratch_slots()) * kKvPageSlots;
     }
+    scenario.search = draw_search(own, plan);
     scenario.exit = draw_exit(random, plan);
     if (scenario.self_draft) scenario.exit = {};
     draw_edges(random, scenario);
@@ -403,8 +432,9 @@ std::string SimScenario::describe() const {
         std::to_string(static_cast<int>(plan.housing)) + ", " + std::to_string(plan.kv_slots) +
         " KV slots, prefill of " + std::to_string(prefill_rows_in(plan)) + " rows, " +
         std::to_string(batches_in_flight) + " batches in flight, exit " + std::to_string(exit.at) +
-        self_draft_text(self_draft) + ", rings of " + std::to_string(edges.front().ring_slots) +
-        ", " + std::to_string(clients.size()) + " clients, incident: " + name_of(incident);
+        self_draft_text(self_draft) + (search ? ", draft searches its layers" : "") +
+        ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
+        std::to_string(clients.size()) + " clients, incident: " + name_of(incident);
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }

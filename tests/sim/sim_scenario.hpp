@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/decoding/request.hpp"
+#include "actors/self_draft/search_trials.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 #include "actors/target/exit_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
@@ -47,6 +48,8 @@ struct SimScenario {
     ToyPlan plan;
     SimExit exit;
     std::optional<SelfDraftOptions> self_draft;  // then there is neither a draft nor an exit
+    std::optional<SearchTrialOptions>
+        search;  // the draft is the target without sub-layers that it searches
     std::uint32_t batches_in_flight = 1;
     std::vector<EdgeSpec> edges;
     std::vector<SimProcessSpec> processes;

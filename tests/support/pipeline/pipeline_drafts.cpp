@@ -123,15 +123,40 @@ std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
     return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options, programme);
 }
 
+std::unique_ptr<Actor> search_draft(DraftPlan plan, const PipelineOptions& of) {
+    DraftModelOptions options{
+        .vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}, .whole_text = true};
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options, std::nullopt,
+                                        search_of(of.seed, of.search_disk));
+}
+
 }  // namespace
+
+SearchTrialOptions search_of(std::uint64_t seed, const std::shared_ptr<std::string>& disk) {
+    SearchTrialOptions options{
+        .search = {.layers = kFakeLayers,
+                   .ratio = 0.4,
+                   .bayes_every = 3,
+                   .matchness_stop = seed % 3 == 0 ? 0.95 : 2.0,  // in the end, or never
+                   .seed = seed},
+        .window = 1 + static_cast<int>(seed % 8),
+        .interval = 1 + static_cast<int>(seed % 2),
+        .optimise_share = 1.0};
+    options.state = *disk;
+    options.save = [disk](const std::string& state) { *disk = state; };
+    return options;
+}
 
 ModelDraft::ModelDraft(DraftPlan plan,
                        std::unique_ptr<FakeBackend> backend,
                        DraftModelOptions options,
-                       std::optional<LayerProgrammeOptions> programme)
+                       std::optional<LayerProgrammeOptions> programme,
+                       std::optional<SearchTrialOptions> search)
     : backend_{std::move(backend)},
       actor_{std::move(plan), DraftTools{.model = std::make_unique<DraftModel>(*backend_, options),
-                                         .programme = programme}} {}
+                                         .programme = programme,
+                                         .search = std::move(search)}} {}
 
 void ModelDraft::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
     static_cast<Actor&>(actor_).handle(from, kind, bytes);
@@ -174,6 +199,7 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     plan.growth.exit_alternatives = 2;
     if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);
+    if (options.drafting == Drafting::Search) return search_draft(plan, options);
     return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources)});
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/draft_model.hpp"
@@ -18,7 +19,8 @@ public:
     ModelDraft(DraftPlan plan,
                std::unique_ptr<FakeBackend> backend,
                DraftModelOptions options,
-               std::optional<LayerProgrammeOptions> programme = {});
+               std::optional<LayerProgrammeOptions> programme = {},
+               std::optional<SearchTrialOptions> search = {});
     void on_start(StageContext& context) override { actor_.on_start(context); }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
     void on_control(StageId from, const control::Message& message) override;
@@ -31,6 +33,8 @@ private:
     DraftActor actor_;
 };
 
+/// The search of Drafting::Search, which keeps its state in `disk` and begins with what is there.
+SearchTrialOptions search_of(std::uint64_t seed, const std::shared_ptr<std::string>& disk);
 /// Sources for drafts that know these texts (prompt and answer), or need not know them.
 DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts);
 /// The draft of `options`, of any kind but Babble and Mute.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "actors/draft/draft_actor.hpp"
@@ -33,6 +34,7 @@ enum class Drafting : std::uint8_t {
     Babble,
     SkipLayers,  // the target's own model without some sub-layers
     Programme,   // the same, without layers that the segments' residuals choose
+    Search,      // the same, without sub-layers that it searches
 };
 
 struct PipelineOptions {
@@ -47,6 +49,8 @@ struct PipelineOptions {
     int exit_at = 0;  // after which segment `exit` stands; 0: after none
     ExitOptions exit = {};
     std::optional<SelfDraftOptions> self_draft = {};
+    /// What the draft keeps of its search, across its incarnations.
+    std::shared_ptr<std::string> search_disk = std::make_shared<std::string>();
     Micros hold_limit{20'000};
     double candidate_right = 0.8;  // of the exit's head
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "actors/protocol/counters.hpp"
+#include "actors/protocol/self_draft_state.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -29,6 +30,8 @@ const char* name_of(Drafting drafting) {
             return "skips layers";
         case Drafting::Programme:
             return "skips chosen layers";
+        case Drafting::Search:
+            return "skips searched layers";
         case Drafting::Babble:
             return "babble";
     }
@@ -37,7 +40,8 @@ const char* name_of(Drafting drafting) {
 
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
-                                   Drafting::Babble, Drafting::SkipLayers, Drafting::Programme};
+                                   Drafting::Babble, Drafting::SkipLayers, Drafting::Programme,
+                                   Drafting::Search};
 
 /// More with PACELINE_TEST_SEEDS=n.
 std::uint64_t seeds() {
@@ -341,4 +345,36 @@ TEST_CASE("a draft chooses its layers by what the segments made of the last acce
         choices += dynamic_cast<const ModelDraft&>(*pipeline.draft).actor().layer_choices();
     }
     CHECK(choices > 12);
+}
+
+TEST_CASE("a draft searches its layers while it serves, on what is committed, and shows its set") {
+    std::uint64_t trials = 0;
+    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        const PipelineOptions options{
+            .segments = 1 + static_cast<int>(seed % 3), .drafting = Drafting::Search, .seed = seed};
+        Request request;
+        request.text = {1, 2, 3, 4, 5};
+        request.context = 200;
+        request.max_tokens = 60;
+        request.sampling.seed = seed;
+        if (seed % 2 == 0) request.sampling.temperature = 0.9F;
+        const Oracle oracle = plain_answer(request);
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        CHECK(answer_of(pipeline, kOne) == oracle.answer);
+        pipeline.run_dry();
+        const std::uint64_t made =
+            dynamic_cast<const ModelDraft&>(*pipeline.draft).actor().trials();
+        trials += made;
+        // Jobs that only keep the state are counted, too.
+        CHECK(pipeline.world.counted(kTheDraft, counters::kOptimiseJobs) >= made);
+        const auto shown = self_draft_state(pipeline.world.gauges(kTheDraft), kFakeLayers);
+        REQUIRE(shown.has_value());
+        REQUIRE(shown->skipped.has_value());
+        CHECK(shown->skipped->count() > 0);
+        CHECK(static_cast<std::uint64_t>(shown->trials) == made);
+    }
+    CHECK(trials > 100);
 }

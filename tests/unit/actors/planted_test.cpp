@@ -222,6 +222,33 @@ TEST_CASE("each safeguard that one message shows is missed when it is taken out"
     });
 }
 
+TEST_CASE("a trial of a request that was stopped is cancelled") {
+    check_safeguard(PlantedBug::TrialOutlivesRequest, [] {
+        FakeBackend backend{0, kFakeLayers, 512};
+        DraftTools tools;
+        tools.model =
+            std::make_unique<DraftModel>(backend, DraftModelOptions{.vocab_size = kFakeVocab,
+                                                                    .skip = SkipSet{kFakeLayers},
+                                                                    .whole_text = true});
+        tools.search = SearchTrialOptions{
+            .search = {.layers = kFakeLayers}, .window = 2, .optimise_share = 1.0};
+        DraftBench bench{plan_of({.gamma = 2}), std::move(tools)};
+        backend.on_run = [&bench] { bench.context.time += Micros{1'000}; };
+        bench.begin(request_of(5));
+        const auto trial_waits = [&bench] {
+            return bench.context.jobs_waiting() > 0 && bench.context.labels.back().heads == 4;
+        };
+        for (int i = 0; i < 200 && !trial_waits(); ++i) {
+            if (!bench.context.run_job()) bench.verdict({static_cast<TokenId>(i % 7)}, 1);
+        }
+        REQUIRE(trial_waits());
+        const std::uint64_t before = bench.actor.trials();
+        bench.deliver(kConductor, msg::Stop{.route = bench.route()});
+        REQUIRE(bench.context.run_job());
+        return bench.actor.trials() == before;
+    });
+}
+
 TEST_CASE("rows behind a gap in the cache are what the look at the root keeps out") {
     check_safeguard(PlantedBug::RootGapIgnored, [] {
         ScriptedPool pool{4, kBatchRowsMax * kFakeDim * sizeof(float)};

@@ -19,7 +19,7 @@ std::uint64_t seeds() {
 
 constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup, Drafting::Oracle,
                                    Drafting::SlowOracle, Drafting::Babble, Drafting::SkipLayers,
-                                   Drafting::Programme};
+                                   Drafting::Programme,  Drafting::Search};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};

@@ -199,6 +199,7 @@ TEST_CASE("each segment has tensors for a draft that is tapped, and none for ano
         const StageAssignment assignment =
             assignment_of(placed.processes.back(), placed, config, {});
         CHECK(decode_assignment(encode(assignment)).value().draft.is_tapped() == tapped);
+        CHECK_FALSE(config.draft->searches());
     }
 }
 

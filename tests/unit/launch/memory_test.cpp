@@ -130,6 +130,15 @@ TEST_CASE("a draft that skips layers has them in memory only where it reads the 
     CHECK_FALSE(kept.whole_text);
     CHECK(packed_bytes(file, kept.options) < all);
     CHECK(kept.options.last_layer == 2);
+    // A search needs all layers, and slots for two windows in whole pages.
+    const DraftBackend searching = backend_of(
+        "source = \"skip-layers\"\nchoose = \"search\"\nwindow = 40\nkeep_first = 0\nkeep_last = "
+        "0\n");
+    CHECK(packed_bytes(file, searching.options) == all);
+    CHECK(searching.options.kv_slots == whole.options.kv_slots + 96);
+    REQUIRE(searching.search.has_value());
+    CHECK(searching.search->search.layers == 2);
+    CHECK(searching.search->interval == 32);
     // The first layers are the set of all others.
     const DraftBackend first = backend_of("source = \"first-layers\"\nlayers = 1\n");
     CHECK(first.skip.text() == "attn:1 mlp:1");

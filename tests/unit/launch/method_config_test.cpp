@@ -68,7 +68,8 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                             "clasp",
                                             "pearl-skip",
                                             "fold-skip",
-                                            "pearl-clasp"};
+                                            "pearl-clasp",
+                                            "pearl-swift"};
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -218,6 +219,27 @@ TEST_CASE("what cannot work together is refused by name") {
         {draft + segment +
              "[draft]\nsource = \"skip-layers\"\nchoose = \"programme\"\nwhole_text = false\n",
          "whole_text = false must be true with choose"},
+        {draft + segment +
+             "[draft]\nsource = \"skip-layers\"\nchoose = \"search\"\nwhole_text = false\n",
+         "whole_text = false must be true with choose = \"search\""},
+        {draft + segment +
+             "[draft]\nsource = \"skip-layers\"\nchoose = \"search\"\nskip = \"mlp:1\"\n",
+         "skip = \"mlp:1\" is found by choose = \"search\""},
+        {draft + segment + "[draft]\nsource = \"skip-layers\"\nwindow = 8\n",
+         "window = 8 is for choose = \"search\""},
+        {draft + segment +
+             "[draft]\nsource = \"skip-layers\"\nchoose = \"programme\"\nstate = \"x\"\n",
+         "state = \"x\" is for choose = \"search\""},
+        {draft + segment +
+             "[draft]\nsource = \"skip-layers\"\nchoose = \"programme\"\noptimise_share = 0.5\n",
+         "optimise_share = 0.5 is for choose = \"search\""},
+        {draft + segment + "[draft]\nsource = \"skip-layers\"\nchoose = \"search\"\nwindow = 129\n",
+         "window = 129 must be"},
+        {draft + segment + "[draft]\nchoose = \"search\"\n",
+         "choose = \"search\" is for source = \"skip-layers\""},
+        {draft + stage("correct") + chain +
+             "[draft]\nsource = \"skip-layers\"\nexit_alternatives = 2\nchoose = \"search\"\n",
+         "choose = \"search\" is for a draft without a stage \"correct\""},
         {draft + segment + "[draft]\nown_alternatives = 1\n", "needs a model to name runners-up"},
         {draft + segment + "[draft]\ndraws = true\n[acceptance]\nrule = \"rejection\"\n",
          "needs a model to draw from"},

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/backend/search_plan.hpp"
 #include "launch/backend/self_draft_plan.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "tests/support/fixture_model.hpp"
@@ -201,6 +202,25 @@ TEST_CASE("the state of a search that is garbage, of another model, or cannot be
     }
     CHECK(contains(plan_error_of(search_with_state("/no/such/folder/state")),
                    "[self_draft] state: /no/such/folder/state"));
+}
+
+TEST_CASE("a draft's search refuses the same states, by its own table") {
+    const auto plan_of = [](const std::string& path) {
+        SearchConfig search;
+        search.state = path;
+        return plan_search({.ratio = 0.45, .keep_first = 0, .keep_last = 0}, search, 2, "[draft]");
+    };
+    for (const std::string& text : {std::string{"garbage"}, state_of(30)}) {
+        const StateFile file{text};
+        const auto plan = plan_of(file.path);
+        REQUIRE(!plan.ok());
+        CHECK(contains(plan.error().what, "[draft] state = " + file.path));
+    }
+    CHECK(contains(plan_of("/no/such/folder/state").error().what,
+                   "[draft] state: /no/such/folder/state"));
+    // Both tables keep one format: what one has found the other may begin with.
+    const StateFile file{state_of(2)};
+    CHECK(plan_of(file.path).value().state == state_of(2));
 }
 
 TEST_CASE("the state of an earlier search is taken over, and a missing file is none") {

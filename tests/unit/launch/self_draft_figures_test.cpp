@@ -2,6 +2,7 @@
 #include "launch/session/self_draft_figures.hpp"
 
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -122,6 +123,25 @@ TEST_CASE("a draft of which nothing is accepted, and one that never ran, divide 
     CHECK(idle.layer_rows.all() == 0.0);
     CHECK(!idle.state.has_value());
     CHECK(self_draft_lines(idle, 0.0).size() == 4);
+}
+
+TEST_CASE(
+    "a draft that changes its skip set shows set, trials and jobs; nothing before it has begun") {
+    const DraftSkipView draft{.layers = kLayers, .gauges = view().gauges};
+    const auto lines = draft_skip_lines(draft, counts());
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[0] == std::pair<std::string, std::string>{"threshold", "0.800"});
+    CHECK(lines[1].second == "3 of 20 sub-layers; matchness 0.75, 34 trials");
+    CHECK(lines[2].second == "attention  .#..#.....");
+    CHECK(lines[3].second == "MLP        ..#.......");
+    CHECK(lines[4].second == "3 jobs");
+    const nlohmann::json json = draft_skip_json(draft, counts());
+    CHECK(json["optimise_jobs"] == 3);
+    CHECK(json["state"]["trials"] == 34);
+    CHECK(json["state"]["skipped_set"] == "attn:1,4 mlp:2");
+    const DraftSkipView none{.layers = kLayers};
+    CHECK(draft_skip_lines(none, counts()).empty());
+    CHECK(!draft_skip_json(none, counts()).contains("state"));
 }
 
 TEST_CASE("the head's share is that of the multiply-adds of one token") {

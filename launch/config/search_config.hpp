@@ -1,0 +1,31 @@
+// SearchConfig: SWIFT's search for the skipped sub-layers (choose = "search"). [draft] with
+// source = "skip-layers" and [self_draft] with source = "skip" share its keys.
+//
+// Plain values; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/config/skip_config.hpp"
+
+namespace paceline {
+
+struct SearchConfig {
+    int window = 32;
+    int bayes_every = 25;
+    int trials_max = 1000;
+    int tolerance = 300;
+    double matchness_stop = 0.95;
+    double acceptance_min = 0.7;
+    double optimise_share = 0.01;
+    std::string state = {};
+};
+
+/// All but `optimise_share`, which [self_draft] has for another choice too.
+[[nodiscard]] std::vector<Field> fields_of(SearchConfig& search);
+/// Errors: BadArgument for a key of the search, as above, without choose = "search".
+[[nodiscard]] Status check_search(const TomlTable& table, bool searches);
+
+}  // namespace paceline
