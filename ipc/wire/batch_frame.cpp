@@ -21,7 +21,7 @@ template <class Item>
 std::vector<Item> take(std::span<const std::byte>& frame, std::uint32_t count) {
     std::vector<Item> items(count);
     const std::size_t bytes = count * sizeof(Item);
-    std::memcpy(items.data(), frame.data(), bytes);
+    if (count > 0) std::memcpy(items.data(), frame.data(), bytes);
     frame = frame.subspan(bytes);
     return items;
 }

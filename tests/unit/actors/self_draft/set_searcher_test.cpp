@@ -70,8 +70,8 @@ struct Searching {
     /// A pass of the model, which reads on and expands the root.
     void pass() {
         const DraftNodeId root = asked->text->tree.root().id;
-        const std::vector<DraftModel::Wish> wishes{{asked->text, {root}, 1}};
-        if (model().prepare(wishes)) (void)model().take(model().run(nullptr));
+        const std::vector<DraftModel::Expansion> expansions{{asked->text, {root}, 1}};
+        if (model().prepare(expansions)) (void)model().take(model().run(nullptr));
     }
     /// Until the text is read up to its root.
     void read() {
