@@ -7,9 +7,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cpu/tile_group.hpp"
-#include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_blocks.hpp"
-#include "model/weights/gguf/gguf_codes.hpp"
 
 namespace paceline {
 namespace {
@@ -147,10 +145,8 @@ GroupScale scale_of(const TileGroup& from, ScaleForm form, int lane, int h) {
 
 }  // namespace
 
-bool is_finite_group(PackedType type, const StoredCodes& group) {
+bool is_finite_power(PackedType type, const StoredCodes& group) {
     const BlockFormat format = block_format(type);
-    if (format.form != ScaleForm::Power)
-        return is_finite_half(group.d) && is_finite_half(group.minimum);
     constexpr std::uint8_t kNan =
         255;  // as the OCP's MX formats have it; a kernel cannot scale by it
     if (group.scales[0] == kNan) return false;

@@ -31,6 +31,7 @@
 #include <span>
 
 #include "model/kernels/cpu/packed_matrix.hpp"
+#include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_codes.hpp"
 
 namespace paceline {
@@ -168,8 +169,13 @@ struct GroupOffsets {
            static_cast<std::size_t>(groups) * static_cast<std::size_t>(code_bytes(format));
 }
 
+/// is_finite_group() of a form whose scales are powers.
+[[nodiscard]] bool is_finite_power(PackedType type, const StoredCodes& group);
 /// Whether the numbers of a group of stored blocks are finite.
-[[nodiscard]] bool is_finite_group(PackedType type, const StoredCodes& group);
+[[nodiscard]] inline bool is_finite_group(PackedType type, const StoredCodes& group) {
+    if (block_format(type).form == ScaleForm::Power) return is_finite_power(type, group);
+    return is_finite_half(group.d) && is_finite_half(group.minimum);
+}
 
 /// What a lane without a row holds: its numbers are zeros.
 [[nodiscard]] StoredCodes empty_group(PackedType type);

@@ -91,20 +91,22 @@ std::optional<std::int64_t> copy_blocks(const TensorView& source,
     const int lanes = lanes_of(matrix, tile);
     const std::int64_t first_row = std::int64_t{tile} * kTileRows;
     std::optional<std::int64_t> wrong;
-    std::array<const std::byte*, kTileRows> rows = {};
+    std::array<const std::byte*, kTileRows> blocks = {};
     for (int lane = 0; lane < lanes; ++lane)
-        rows[static_cast<std::size_t>(lane)] = source.row(first_row + lane);
+        blocks[static_cast<std::size_t>(lane)] = source.row(first_row + lane);
+    const std::span used = std::span(blocks).first(static_cast<std::size_t>(lanes));
     std::array<StoredCodes, kTileRows> codes;
     codes.fill(empty_group(matrix.type));
     const int stored = matrix.cols / kGroup;
     for (int group = 0; group < stored; ++group) {
-        const std::size_t at = static_cast<std::size_t>(group / in_block) * shape.block_bytes;
+        stored_codes(source.type, used, group % in_block, codes);
         for (int lane = 0; lane < lanes; ++lane) {
-            const auto i = static_cast<std::size_t>(lane);
-            codes[i] = stored_codes(source.type, rows[i] + at, group % in_block);
-            if (!is_finite_group(matrix.type, codes[i])) wrong = first_row + lane;
+            if (!is_finite_group(matrix.type, codes[static_cast<std::size_t>(lane)]))
+                wrong = first_row + lane;
         }
         put_group(matrix, tile, group, codes);
+        if (group % in_block + 1 < in_block) continue;
+        for (const std::byte*& block : used) block += shape.block_bytes;
     }
     codes.fill(empty_group(matrix.type));
     for (int group = stored; group < matrix.groups(); ++group)

@@ -133,38 +133,50 @@ StoredCodes iq4_xs_group(const std::byte* block, int group) {
     return to;
 }
 
+/// `codes_of` of each block.
+template <class CodesOf>
+void for_blocks(std::span<const std::byte* const> blocks,
+                std::span<StoredCodes> out,
+                CodesOf codes_of) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) out[i] = codes_of(blocks[i]);
+}
+
 }  // namespace
 
-StoredCodes stored_codes(StoredType type, const std::byte* block, int group) {
+void stored_codes(StoredType type,
+                  std::span<const std::byte* const> blocks,
+                  int group,
+                  std::span<StoredCodes> out) {
+    PACE_CHECK(out.size() >= blocks.size(), "a place for each block");
     switch (type) {
         case StoredType::Q5_0:
         case StoredType::Q5_1:
         case StoredType::IQ4_NL:
         case StoredType::MXFP4:
-            return small_block(type, block);
+            return for_blocks(blocks, out, [&](auto* block) { return small_block(type, block); });
         case StoredType::Q2_K:
-            return q2_k_group(block, group);
+            return for_blocks(blocks, out, [&](auto* block) { return q2_k_group(block, group); });
         case StoredType::Q3_K:
-            return q3_k_group(block, group);
+            return for_blocks(blocks, out, [&](auto* block) { return q3_k_group(block, group); });
         case StoredType::Q4_K:
         case StoredType::Q5_K:
-            return six_bit_group(type, block, group);
+            return for_blocks(blocks, out,
+                              [&](auto* block) { return six_bit_group(type, block, group); });
         case StoredType::Q6_K:
-            return q6_k_group(block, group);
+            return for_blocks(blocks, out, [&](auto* block) { return q6_k_group(block, group); });
         case StoredType::IQ4_XS:
-            return iq4_xs_group(block, group);
+            return for_blocks(blocks, out, [&](auto* block) { return iq4_xs_group(block, group); });
         case StoredType::Q8_0:
-            return q8_0_block(block);
+            return for_blocks(blocks, out, q8_0_block);
         case StoredType::Q4_0:
         case StoredType::Q4_1:
-            return q4_block(type, block);
+            return for_blocks(blocks, out, [&](auto* block) { return q4_block(type, block); });
         case StoredType::F32:
         case StoredType::F16:
         case StoredType::BF16:
             break;
     }
     PACE_CHECK(false, "a type that has blocks");
-    return {};
 }
 
 }  // namespace paceline

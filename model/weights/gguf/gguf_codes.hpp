@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "model/weights/tensor.hpp"
 
@@ -22,8 +23,11 @@ struct StoredCodes {
     std::uint16_t minimum = 0;                  // float16 m or dmin
 };
 
-/// Numbers 32 group to 32 group + 31 of the block at `block`, whose type has blocks. The codes of Q8_0 are its
-/// integers + 128.
-[[nodiscard]] StoredCodes stored_codes(StoredType type, const std::byte* block, int group);
+/// Numbers 32 group to 32 group + 31 of each of `blocks`, which are of one type that has blocks. The codes of Q8_0
+/// are its integers + 128.
+void stored_codes(StoredType type,
+                  std::span<const std::byte* const> blocks,
+                  int group,
+                  std::span<StoredCodes> out);
 
 }  // namespace paceline
