@@ -62,13 +62,13 @@ class DraftSearch(CliTest):
         state = found["state"]
         self.assertGreater(state["trials"], 0)
         self.assertLessEqual(state["trials"], found["optimise_jobs"])
-        self.assertEqual((state["strip"]["attention"] + state["strip"]["mlp"]).count("#"), state["left_out"])
-        self.assertGreater(state["left_out"], 0)
+        self.assertEqual((state["strip"]["attention"] + state["strip"]["mlp"]).count("#"), state["skipped"])
+        self.assertGreater(state["skipped"], 0)
         self.assertRegex(stderr, r"(?m)^skipped by drafts +\d+ of 12 sub-layers; matchness [\d.]+, \d+ trials$")
         self.assertIn("attention  " + state["strip"]["attention"] + "\n", stderr)
         told = re.findall(r"drafts without (\d+) of 12 sub-layers from now on: ([a-z0-9:,\- ]+); matchness", stderr)
         if told:
-            self.assertEqual(told[-1], (str(state["left_out"]), state["skipped_set"]))
+            self.assertEqual(told[-1], (str(state["skipped"]), state["skipped_set"]))
 
     def test_a_share_of_nothing_leaves_no_time_for_a_trial(self):
         none = SEARCH.replace("optimise_share = 1", "optimise_share = 0")

@@ -76,6 +76,13 @@ TEST_CASE("beside a request that kills its stage the others are answered as with
         CHECK_MESSAGE(why.find("request 3 is ended") == 0, why);
         CHECK_MESSAGE(why.find("segment-" + std::to_string(cell.deadly)) != std::string::npos, why);
         CHECK(run.saboteur().deaths_of(toy_segment(cell.deadly)) <= 4);
-        CHECK(run.shutdown().ok());
+        const Status closed = run.shutdown();
+        // The saboteur's last signal may reach the draft when all requests have ended.
+        const bool only_sabotage = !closed.ok() && cell.draft_dies &&
+                                   closed.error().what.find("stage 'draft'") == 0 &&
+                                   closed.error().what.find("signal 9") != std::string::npos;
+        CHECK_MESSAGE((closed.ok() || only_sabotage), (closed.ok() ? "" : closed.error().what)
+                                                          << "\n"
+                                                          << run.news());
     }
 }
