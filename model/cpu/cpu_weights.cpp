@@ -251,20 +251,16 @@ void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, Th
     if (!heads_.empty()) file.release(file.output_head());
 }
 
-/// Packs the matrices of the file, in stretches that are read ahead.
+/// Packs the matrices of the file, a stretch at a time.
 Status CpuWeights::pack_file(const ModelFile& file, const CpuOptions& options, ThreadTeam& team) {
     constexpr std::size_t kStretchBytes = std::size_t{16} << 20;
-    constexpr std::size_t kStretchesAhead = 2;
     const std::vector<WeightSource> list = sources(file);
     for (const WeightSource& source : list)
         source.matrix->data = arena_.take(source.matrix->bytes());
     const std::vector<Stretch> stretches = stretches_of(list, kStretchBytes);
     const auto total = static_cast<double>(packed_bytes());
     double done = 0;
-    for (std::size_t i = 0, asked = 0; i < stretches.size(); ++i) {
-        const std::size_t ahead = std::min(i + 1 + kStretchesAhead, stretches.size());
-        for (; asked < ahead; ++asked) file.will_read(stretches[asked].bytes);
-        const Stretch& stretch = stretches[i];
+    for (const Stretch& stretch : stretches) {
         PackedMatrix& matrix = *stretch.source->matrix;
         if (stretch.bytes.empty()) {
             make_up(*stretch.source->tensor, {}, matrix, team);

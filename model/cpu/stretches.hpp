@@ -1,7 +1,7 @@
 // Stretches: the order in which a file's matrices are read and packed, a few megabytes at a time.
 //
-// While one stretch is packed the next ones are read from the disk, and a packed one leaves the process's
-// memory: so loading takes hardly longer than reading, and little more memory than the packed weights.
+// A packed stretch leaves the process's memory, so that loading takes little more than the packed weights. A file
+// is read from its first byte to its last, as the kernel's read-ahead expects it.
 //
 // Pure function.
 #pragma once

@@ -1,6 +1,5 @@
 #include "model/weights/mapped_file.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -109,26 +108,10 @@ MappedFile::~MappedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-std::size_t MappedFile::offset_of(std::span<const std::byte> part) const {
+void MappedFile::release(std::span<const std::byte> part) const {
     const auto offset = static_cast<std::size_t>(part.data() - data_);
     PACE_CHECK(part.data() >= data_ && offset <= size_ && part.size() <= size_ - offset,
-               "the part lies inside the mapping");
-    return offset;
-}
-
-void MappedFile::will_read(std::span<const std::byte> part) const {
-    constexpr std::size_t kStep = std::size_t{1} << 20;  // of one call the kernel may read no more
-    const std::size_t begin = offset_of(part);
-    for (std::size_t at = begin; at < begin + part.size(); at += kStep) {
-        const std::size_t count = std::min(kStep, begin + part.size() - at);
-        // Only advice, as release()'s.
-        (void)::posix_fadvise(descriptor_, static_cast<off_t>(at), static_cast<off_t>(count),
-                              POSIX_FADV_WILLNEED);
-    }
-}
-
-void MappedFile::release(std::span<const std::byte> part) const {
-    const std::size_t offset = offset_of(part);
+               "the released part lies inside the mapping");
     // The mapping begins on a page border, so page borders are multiples within it.
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t first = (offset + page - 1) / page * page;

@@ -45,8 +45,6 @@ public:
     /// Drops the whole pages inside `part`, which lies inside bytes(), from the process's
     /// memory. Reading them again is allowed and fetches them from the file anew.
     void release(std::span<const std::byte> part) const;
-    /// Asks the kernel to read `part` from the disk, and does not wait for it.
-    void will_read(std::span<const std::byte> part) const;
 
     /// As it is now. Errors: System.
     [[nodiscard]] Result<FileIdentity> identity() const;
@@ -58,7 +56,6 @@ private:
     MappedFile() = default;
     /// Takes the descriptor over.
     static Result<MappedFile> map(const std::string& path, int descriptor);
-    [[nodiscard]] std::size_t offset_of(std::span<const std::byte> part) const;
 
     std::string path_;
     int descriptor_ = -1;

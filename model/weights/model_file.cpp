@@ -181,10 +181,6 @@ void ModelFile::release(std::span<const std::byte> part) const {
     if (!part.empty()) holder(*contents_, part).release(part);
 }
 
-void ModelFile::will_read(std::span<const std::byte> part) const {
-    if (!part.empty()) holder(*contents_, part).will_read(part);
-}
-
 Status ModelFile::check_unchanged() const {
     const Contents* own = contents_.get();
     for (const Contents* contents : {contents_->lender, own}) {

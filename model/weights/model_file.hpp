@@ -183,8 +183,6 @@ public:
     void release(const TensorView& tensor) const;
     /// The same of a part of a tensor's bytes.
     void release(std::span<const std::byte> part) const;
-    /// Asks the kernel to read a part of a tensor's bytes from the disk, and does not wait for it.
-    void will_read(std::span<const std::byte> part) const;
 
     /// Whether the file is still the one that open() checked (size, modification time): ask
     /// after the weights have been read. Errors: BadFile.
