@@ -63,11 +63,12 @@ RunOutcome SetSearcher::run(const CancelToken& cancel) {
 }
 
 void SetSearcher::finish(RunOutcome outcome, Micros took) {
-    const bool tried = std::exchange(text_, nullptr) != nullptr;
+    const bool whole = outcome == RunOutcome::Done && trials_.trying();
+    text_.reset();
     trials_.finish(outcome);
-    budget_.job_ended(took);
+    budget_.job_ended(took, whole);
     verdicts_ = 0;
-    made_ += tried && outcome == RunOutcome::Done ? 1 : 0;
+    made_ += whole ? 1 : 0;
 }
 
 bool SetSearcher::use_best() {

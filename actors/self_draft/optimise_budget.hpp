@@ -20,11 +20,12 @@ public:
         : share_{share}, job_rows_{job_rows}, rows_of_round_{rows_of_round} {}
 
     void round_ended() { ++rounds_; }
-    void job_ended(Micros took) {
+    /// `whole`: it was not cancelled, and did more than write a file: the next one takes about as long.
+    void job_ended(Micros took, bool whole) {
         spent_ += took;
-        last_ = took;
+        if (whole) last_ = took;
     }
-    /// The next job's time: that of the last one; before the first one an estimate from its rows and the time
+    /// The next job's time: that of the last whole one; before the first one an estimate from its rows and the time
     /// of a round.
     [[nodiscard]] Micros next_job(Micros decoding) const {
         if (last_ > Micros{0}) return last_;

@@ -54,6 +54,8 @@ public:
     }
     /// Whether enough was found since the state was kept.
     [[nodiscard]] bool saves() const;
+    /// Whether the job that was prepared is a trial, and does not only save the state.
+    [[nodiscard]] bool trying() const { return trial_.has_value(); }
 
     /// `text`: what a trial is made on, whose newest token is predicted only; nothing: the job keeps the state
     /// alone. What it refers to stays as it is until finish(). Precondition of a trial: tries().

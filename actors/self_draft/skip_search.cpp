@@ -65,9 +65,13 @@ int SkipSearch::wanted_count() const {
     return std::clamp(static_cast<int>(skippable() * ratio_ + 1e-9), 0, skippable());
 }
 
-bool SkipSearch::searching() const {
+bool SkipSearch::has_choice() const {
     const int count = wanted_count();
-    return count > 0 && count < skippable() && matchness_ < options_.matchness_stop &&
+    return count > 0 && count < skippable();
+}
+
+bool SkipSearch::searching() const {
+    return has_choice() && matchness_ < options_.matchness_stop &&
            since_better_ < options_.tolerance && trials_ < options_.trials_max;
 }
 

@@ -54,7 +54,9 @@ public:
     explicit SkipSearch(const SkipSearchOptions& options);
 
     [[nodiscard]] const SkipSet& best() const { return best_; }
-    /// Always false if there is only one set of so many sub-layers.
+    /// Whether there is more than one set of so many sub-layers.
+    [[nodiscard]] bool has_choice() const;
+    /// Always false without a choice.
     [[nodiscard]] bool searching() const;
     /// Preconditions: searching().
     [[nodiscard]] SkipSet propose();

@@ -148,7 +148,8 @@ RunOutcome SkipOptimiser::run_programme() {
 }
 
 bool SkipOptimiser::finish(RunOutcome outcome, Micros took) {
-    budget_.job_ended(took);
+    const bool whole = outcome == RunOutcome::Done && (!trials_ || trials_->trying());
+    budget_.job_ended(took, whole);
     verdicts_ = 0;
     state_.reset();
     stack_position_.reset();

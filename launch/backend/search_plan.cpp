@@ -1,5 +1,6 @@
 #include "launch/backend/search_plan.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
 #include <string>
@@ -32,7 +33,9 @@ Status read_state(const std::string& path, std::string_view table, SearchTrialOp
     };
     if (!std::filesystem::exists(path)) return {};
     Result<std::string> text = read_file(path, kStateBytesMax);
-    if (!text) return text.error();
+    if (!text)
+        return Error{text.error().code,
+                     fmt::format("{} state = {}: {}", table, path, text.error().what)};
     if (Status fits = SkipSearch{options.search}.restore(text.value()); !fits.ok()) {
         return Error{Errc::BadFile, fmt::format("{} state = {}: {}; delete the file to search anew",
                                                 table, path, fits.error().what)};
@@ -59,6 +62,15 @@ Result<SearchTrialOptions> plan_search(const SkipConfig& skip,
                                .window = search.window,
                                .interval = skip.interval,
                                .optimise_share = search.optimise_share};
+    if (!SkipSearch{options.search}.has_choice()) {
+        const int open = std::max(layers - skip.keep_first - skip.keep_last, 0);
+        return Error{
+            Errc::BadArgument,
+            fmt::format(
+                "{} skip_ratio = {}: of the {} sub-layers that may be skipped this is none or "
+                "all, so there is nothing to search",
+                table, skip.ratio, 2 * open)};
+    }
     if (Status read = read_state(search.state, table, options); !read.ok()) return read.error();
     return options;
 }

@@ -1,6 +1,7 @@
 // plan_search(): from the keys of a search for a skip set to its options, with the state of an earlier run.
 //
-// Reads the file that the configuration names. One thread.
+// Reads the file `state` that the configuration names, and writes and removes `state`.probe to learn whether it can
+// be written. One thread.
 #pragma once
 
 #include <string_view>
@@ -13,7 +14,8 @@
 namespace paceline {
 
 /// Of a target of `layers` layers. Errors: BadFile or BadArgument naming `table` ("[draft]"), key and file: a
-/// state that cannot be read, that is of another search or model, or that cannot be written.
+/// state that cannot be read, that is of another search or model, or that cannot be written; a ratio that leaves
+/// nothing to search.
 [[nodiscard]] Result<SearchTrialOptions> plan_search(const SkipConfig& skip,
                                                      const SearchConfig& search,
                                                      int layers,

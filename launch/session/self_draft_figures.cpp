@@ -138,7 +138,7 @@ std::vector<std::pair<std::string, std::string>> draft_skip_lines(
     if (!state) return lines;
     add_set(*state, view.layers, lines);
     const std::uint64_t jobs = counters[static_cast<std::size_t>(counters::kOptimiseJobs)];
-    lines.emplace_back("choices of them",
+    lines.emplace_back("trials and programmes",
                        print("%llu jobs", static_cast<unsigned long long>(jobs)));
     return lines;
 }

@@ -123,9 +123,12 @@ BackendMaker oracle_maker(OracleAccuracy accuracy) {
 
 Result<Parts> make_parts(const ModelFile& file,
                          const ModelOptions& model,
-                         const PipelineConfig& config,
+                         PipelineConfig config,
                          std::int32_t kv_slots,
                          const std::optional<OracleAccuracy>& oracle) {
+    // What a simulated search finds is not to be kept for a real one.
+    if (config.draft) config.draft->search.state.clear();
+    if (config.self_draft) config.self_draft->search.state.clear();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     Result<Placement> placement =

@@ -198,7 +198,8 @@ Status CpuWeights::check_numbers(const ModelFile& file) const {
     return Error{Errc::BadFile, file.path() + ": " + wrong_ + "; a new copy of the file is needed"};
 }
 
-/// The same for a tensor without bytes, or for the rows of it in `list`.
+/// Packs a tensor without bytes, or the rows of it in `list`, from made-up numbers. The matrix has its place in the
+/// arena.
 void CpuWeights::make_up(const TensorView& tensor,
                          std::span<const TokenId> list,
                          PackedMatrix& matrix,
@@ -254,10 +255,12 @@ void CpuWeights::pack_heads(const ModelFile& file, const CpuOptions& options, Th
 /// Packs the matrices of the file, a stretch at a time.
 Status CpuWeights::pack_file(const ModelFile& file, const CpuOptions& options, ThreadTeam& team) {
     constexpr std::size_t kStretchBytes = std::size_t{16} << 20;
+    constexpr int kTilesOfThread = 4;  // at least: fewer would leave threads idle
     const std::vector<WeightSource> list = sources(file);
     for (const WeightSource& source : list)
         source.matrix->data = arena_.take(source.matrix->bytes());
-    const std::vector<Stretch> stretches = stretches_of(list, kStretchBytes);
+    const std::vector<Stretch> stretches =
+        stretches_of(list, kStretchBytes, kTilesOfThread * team.capacity());
     const auto total = static_cast<double>(packed_bytes());
     double done = 0;
     for (const Stretch& stretch : stretches) {

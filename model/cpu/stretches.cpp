@@ -7,7 +7,8 @@
 namespace paceline {
 
 std::vector<Stretch> stretches_of(std::span<const WeightSource> sources,
-                                  std::size_t stretch_bytes) {
+                                  std::size_t stretch_bytes,
+                                  int tiles_min) {
     std::vector<Stretch> list;
     for (const WeightSource& source : sources) {
         const TensorView& tensor = *source.tensor;
@@ -18,7 +19,8 @@ std::vector<Stretch> stretches_of(std::span<const WeightSource> sources,
         const std::int64_t unit =
             std::lcm(std::int64_t{kTileRows}, std::max<std::int64_t>(tensor.head_rows, 1));
         const auto wanted = static_cast<std::int64_t>(stretch_bytes / tensor.row_bytes());
-        const std::int64_t rows = std::max(wanted / unit, std::int64_t{1}) * unit;
+        const std::int64_t least = (std::int64_t{tiles_min} * kTileRows + unit - 1) / unit;
+        const std::int64_t rows = std::max(wanted / unit, std::max(least, std::int64_t{1})) * unit;
         for (std::int64_t first = 0; first < tensor.rows; first += rows) {
             const std::int64_t last = std::min(first + rows, tensor.rows);
             list.push_back({&source,

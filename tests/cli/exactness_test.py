@@ -9,7 +9,7 @@ from exactness_matrix import (Task, edge_factors, matrix_factors, methods, row_t
 from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, processes_max, reshaped
 from paceline_cli import BINARY, ROOT, CliTest, TINY
 
-LAYERS = 4  # a process and an exit for each
+LAYERS = 6  # a process and an exit for each of four segments, and sub-layers to search among
 
 
 class Rows(unittest.TestCase):

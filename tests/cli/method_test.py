@@ -33,12 +33,12 @@ class Methods(CliTest):
         names = self.names()
         self.assertIn("four-stages", names)
         self.assertGreaterEqual(len(names), 21)
-        deeper = write_deeper(TINY, self.folder / "deeper.gguf", 4)
+        deeper = write_deeper(TINY, self.folder / "deeper.gguf", 6)
         for sampling in ([], SAMPLED):
             args = ["-p", PROMPT, "-n", "40", *sampling]
             plain = {model: self.generate(*args, model=model)[1] for model in (TINY, deeper)}
             for name in names:
-                # Four segments, or a layer to skip between those that are kept: the tiny model has two.
+                # Four segments, or sub-layers to choose from between those that are kept: the tiny model has two layers.
                 model = deeper if name in (*SKIPPING, "adadecode") else TINY
                 with self.subTest(method=name, sampling=sampling):
                     self.assertEqual(self.generate("--method", name, *args, model=model)[1], plain[model])

@@ -258,7 +258,7 @@ template <class S, int kRows, int kBlocks>
 void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, int first_row) {
     const PackedMatrix& matrix = *args.weights;
     LaneBlock<S> w[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) w[b] = lane_block<S>(matrix, first_block + b);
+    for (int b = 0; b < kBlocks; ++b) w[b] = lane_block<S>(matrix, first_block + b, args.x->rows());
     Accumulators<S, kRows, kBlocks> acc;
     for (int r = 0; r < kRows; ++r) {
         for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::zero();

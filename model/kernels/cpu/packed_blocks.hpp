@@ -2,6 +2,9 @@
 // numbers, bit for bit, from memory of 1.00 to 1.04 times the file's (Q3_K with an odd number of blocks in
 // a row: at most 1.06). Groups come in pairs: a row of an odd number of 32-number blocks takes one more.
 //
+// put_group() and get_group() also serve Int8 (codes of 8 bits) and Q4, whose groups stand as packed_matrix.hpp
+// draws them.
+//
 // A number of a block is a code of 2 to 6 bits; its value is `scale * (code - offset)`, or the code's entry
 // in a table times the scale, or `scale * code + minimum` (BlockFormat). A tile of 16 outputs is cut into
 // spans of head_groups() groups of 32 inputs, a span into units of unit_groups() groups; the last
@@ -180,7 +183,7 @@ struct GroupOffsets {
 /// What a lane without a row holds: its numbers are zeros.
 [[nodiscard]] StoredCodes empty_group(PackedType type);
 
-/// Writes a whole group of a tile, all lanes, whatever was there. Int8, 4-bit and block types.
+/// Writes a whole group of a tile, all lanes; what the memory held before does not matter. Int8, 4-bit and block types.
 void put_group(const PackedMatrix& matrix,
                int tile,
                int group,

@@ -6,7 +6,6 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cpu/packed_blocks.hpp"
-#include "model/kernels/cpu/packed_nibbles.hpp"
 #include "model/kernels/cpu/tile_group.hpp"
 #include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
@@ -65,6 +64,13 @@ bool put_int8_group(const QuantisedGroup& group, int lane, const TileGroup& to) 
     return is_finite_half(group.scale);
 }
 
+/// Stores the nibble of input k (of 32) of output `lane`, whose place holds zeros.
+void put_nibble(std::uint8_t* codes, int lane, int k, int nibble) {
+    const int byte = (k / 8) * 64 + lane * 4 + k % 4;
+    const int shift = (k % 8) < 4 ? 0 : 4;
+    codes[byte] = static_cast<std::uint8_t>(codes[byte] | (nibble << shift));
+}
+
 bool put_q4_group(const QuantisedGroup& group, int lane, const TileGroup& to) {
     put_half(to.scales, lane, group.scale);
     put_half(to.scales, kTileRows + lane, group.minimum);
@@ -114,7 +120,7 @@ std::optional<std::int64_t> copy_blocks(const TensorView& source,
     return wrong;
 }
 
-/// The same for bfloat16: words of two inputs, side by side for the 16 lanes.
+/// Copies a tile of bfloat16: words of two inputs, side by side for the 16 lanes. Returns as copy_blocks().
 std::optional<std::int64_t> copy_bfloats(const TensorView& source,
                                          const PackedMatrix& matrix,
                                          int tile) {
@@ -128,8 +134,9 @@ std::optional<std::int64_t> copy_bfloats(const TensorView& source,
         std::array<std::array<std::uint32_t, kTileRows>, kWords> lines = {};
         for (int lane = 0; lane < lanes; ++lane) {
             std::array<std::uint32_t, kWords> words = {};
-            std::memcpy(words.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
-                        2 * static_cast<std::size_t>(inputs));
+            if (inputs > 0)
+                std::memcpy(words.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
+                            2 * static_cast<std::size_t>(inputs));
             for (std::size_t w = 0; w < kWords; ++w) {
                 const std::uint32_t exponents = words[w] & kExponents;
                 const bool finite = (exponents & 0xFFFFU) != (kExponents & 0xFFFFU) &&

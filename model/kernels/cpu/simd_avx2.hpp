@@ -13,7 +13,8 @@ struct SimdAvx2 {
     static constexpr int kRowsMax = 4;  // sixteen registers hold no more
     static constexpr int kBlocksMax = 2;
     static constexpr bool kSums16 = true;  // products of small codes are added in 16 bits first
-    static constexpr bool kPrefetchesGroups = false;  // simd_avx512.hpp
+    // 4-bit and int8 matrices: each line is prefetched before its products (simd_avx512.hpp).
+    static constexpr bool kPrefetchesGroups = false;
     using F = __m256;
     using I = __m256i;
     using B = __m256i;

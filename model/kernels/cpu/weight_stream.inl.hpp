@@ -23,7 +23,7 @@ struct LaneBlock {
     const std::uint8_t* quants;
     const std::uint8_t* scales;
     const std::uint8_t* bytes;  // the tile, at a byte per lane
-    bool past_cache;            // PackedMatrix::past_cache
+    bool past_cache;            // PackedMatrix::past_cache, if the call reads the weights once
 };
 
 /// Asks for the line that will be read kAhead bytes later than `from`.
@@ -36,13 +36,13 @@ template <class S>
     }
 }
 
-/// Whether lane block b of a register tile is the first one of its cache lines, which it asks for for all.
+/// Whether lane block b of a register tile is the first one of its cache lines: it prefetches them for all of them.
 template <class S>
 constexpr bool first_of_line(int b) {
     return b % (kTileRows / S::kLanes) == 0;
 }
 
-/// The same where lines of a group are asked for one by one, between its products.
+/// Whether lane block b prefetches each of a group's lines alone, before the products of that line.
 template <class S>
 constexpr bool asks_for_line(int b) {
     return !S::kPrefetchesGroups && first_of_line<S>(b);
@@ -53,15 +53,14 @@ constexpr int lines(int bytes) {
     return (bytes + kLine - 1) / kLine;
 }
 
-/// Asks for the lines of a whole group of weights, kAhead bytes behind the one at `from`, with one branch and none
-/// between its products. Many rows read weights again that the first rows have brought: those stay in the cache.
+/// Prefetches all lines of the group of weights that lies kAhead bytes after the one at `from`: one branch for the
+/// group, and none between its products.
 template <class S, int kLines, int kBlocks>
 [[gnu::always_inline]] inline void prefetch_group(const LaneBlock<S> (&w)[kBlocks], int from) {
-    constexpr bool kReadOnce = kBlocks * S::kLanes <= kTileRows;  // run()
 #pragma GCC unroll 4
     for (int b = 0; b < kBlocks; b += kTileRows / S::kLanes) {
         const std::uint8_t* line = w[b].quants + from + kAhead;
-        if (kReadOnce && w[b].past_cache) {
+        if (w[b].past_cache) {
 #pragma GCC unroll 16
             for (int i = 0; i < kLines; ++i) S::prefetch_past_cache(line + i * kLine);
         } else {
@@ -72,13 +71,14 @@ template <class S, int kLines, int kBlocks>
 }
 
 template <class S>
-LaneBlock<S> lane_block(const PackedMatrix& w, int block) {
+LaneBlock<S> lane_block(const PackedMatrix& w, int block, int rows) {
     constexpr int kPerTile = kTileRows / S::kLanes;
     const auto* tile = reinterpret_cast<const std::uint8_t*>(w.data) +
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
     // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, tile + lane, w.past_cache};
+    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, tile + lane,
+            w.past_cache && rows <= kPanelRows};
 }
 
 }  // namespace paceline::gemm

@@ -74,6 +74,15 @@ TEST_CASE("a stretch of rows that are stored in another order has whole heads") 
     }
 }
 
+TEST_CASE("a stretch has tiles for all threads, however long its rows are") {
+    Tensor tensor{100};
+    const WeightSource source{&tensor.matrix, &tensor.view};
+    const std::vector<Stretch> list = stretches_of({&source, 1}, 1, 4);
+    REQUIRE(list.size() == 2);
+    CHECK(list[0].last_tile == 4);
+    CHECK(list[1].last_tile == 7);
+}
+
 TEST_CASE("a tensor without bytes is one stretch") {
     Tensor tensor{80};
     tensor.view.data = nullptr;

@@ -117,6 +117,55 @@ TEST_CASE("float32 survives packing to f32 bit by bit and to bf16 to nearest eve
     }
 }
 
+TEST_CASE("stored bfloat16 is packed as it is, with zeros where a tile has no row or column") {
+    std::mt19937 rng{5};
+    for (const int cols : {1, 31, 33, 70, 128}) {
+        for (const int rows : {1, 17}) {
+            CAPTURE(cols);
+            CAPTURE(rows);
+            std::vector<std::uint16_t> stored(static_cast<std::size_t>(rows * cols));
+            for (std::uint16_t& bits : stored)
+                bits = float_to_bfloat(static_cast<float>(rng() % 2000) - 1000.0f);
+            const auto bytes = std::as_bytes(std::span(stored));
+            const TensorView view{"w", StoredType::BF16, rows, cols, bytes.data(), bytes.size()};
+            PackedMatrix matrix{PackedType::BF16, rows, cols, nullptr};
+            std::vector<std::byte> data(matrix.bytes(), std::byte{0xFF});
+            matrix.data = data.data();
+            CHECK_FALSE(pack_tiles(view, matrix, 0, matrix.tiles(), {}).has_value());
+            // Tile, pair of inputs, lane, input: the drawing of packed_matrix.hpp.
+            bool equal = true;
+            for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
+                for (int k = 0; k < matrix.groups() * kGroup; ++k) {
+                    const auto at =
+                        static_cast<std::size_t>(row / kTileRows) * matrix.tile_bytes() +
+                        static_cast<std::size_t>(k / 2 * 64 + row % kTileRows * 4 + k % 2 * 2);
+                    std::uint16_t bits = 0;
+                    std::memcpy(&bits, data.data() + at, sizeof bits);
+                    const bool inside = row < rows && k < cols;
+                    equal = equal &&
+                            bits == (inside ? stored[static_cast<std::size_t>(row * cols + k)] : 0);
+                }
+            }
+            CHECK(equal);
+        }
+    }
+}
+
+TEST_CASE("a bfloat16 that is not finite is found in either half of a word") {
+    for (const std::uint16_t wrong : {std::uint16_t{0x7F80}, std::uint16_t{0xFFC0}}) {
+        for (const std::size_t column : {40U, 41U}) {
+            std::vector<std::uint16_t> stored(3 * 64, 0x3F80);
+            stored[64 + column] = wrong;
+            const auto bytes = std::as_bytes(std::span(stored));
+            const TensorView view{"w", StoredType::BF16, 3, 64, bytes.data(), bytes.size()};
+            PackedMatrix matrix{PackedType::BF16, 3, 64, nullptr};
+            std::vector<std::byte> data(matrix.bytes());
+            matrix.data = data.data();
+            CHECK(pack_tiles(view, matrix, 0, 1, {}).value_or(-1) == 1);
+        }
+    }
+}
+
 TEST_CASE("quantising stays within half a step of every value") {
     std::mt19937 rng{3};
     const int cols = 80;  // the last group is half empty

@@ -2,6 +2,7 @@
 #include "launch/config/self_draft_config.hpp"
 
 #include <filesystem>
+#include <fmt/core.h>
 #include <fstream>
 #include <string>
 #include <unistd.h>
@@ -221,6 +222,15 @@ TEST_CASE("a draft's search refuses the same states, by its own table") {
     // Both tables keep one format: what one has found the other may begin with.
     const StateFile file{state_of(2)};
     CHECK(plan_of(file.path).value().state == state_of(2));
+}
+
+TEST_CASE("a search whose ratio leaves one set is refused, and names it") {
+    for (const double ratio : {0.2, 1.0}) {  // of 2 layers: 0.8 of a sub-layer, or all 4
+        const auto plan =
+            plan_search({.ratio = ratio, .keep_first = 0, .keep_last = 0}, {}, 2, "[draft]");
+        REQUIRE(!plan.ok());
+        CHECK(contains(plan.error().what, fmt::format("[draft] skip_ratio = {}", ratio)));
+    }
 }
 
 TEST_CASE("the state of an earlier search is taken over, and a missing file is none") {
