@@ -16,16 +16,6 @@ struct Chosen {
     bool refused = false;
 };
 
-const PlacedProcess& process_of(const Placement& placement, StageId id) {
-    const auto found = std::find_if(
-        placement.processes.begin(), placement.processes.end(), [id](const PlacedProcess& process) {
-            return std::find(process.stages.begin(), process.stages.end(), id) !=
-                   process.stages.end();
-        });
-    PACE_CHECK(found != placement.processes.end(), "a placed stage has a process");
-    return *found;
-}
-
 bool computes_on_two(const Placement& placement, const PlacedProcess& process) {
     std::optional<int> first;
     for (const StageId id : process.stages) {
@@ -79,8 +69,8 @@ Chosen choose(const Placement& placement,
     for (const PlacedStage* stage : {&from, &to}) {
         if (!stage->device.gpu) return {Transport::Host, stage->name + " is on the CPU"};
     }
-    const PlacedProcess& from_process = process_of(placement, from.id);
-    const PlacedProcess& to_process = process_of(placement, to.id);
+    const PlacedProcess& from_process = placement.process_of(from.id);
+    const PlacedProcess& to_process = placement.process_of(to.id);
     const bool same = &from_process == &to_process;
     const bool forced = choice == TransportChoice::Exported || choice == TransportChoice::Nccl;
     for (const PlacedProcess* process : {&from_process, &to_process}) {

@@ -38,15 +38,6 @@ std::string megabytes(std::uint64_t bytes) {
     return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
 }
 
-const PlacedProcess& process_of(const Placement& placement, StageId id) {
-    const auto found = std::find_if(
-        placement.processes.begin(), placement.processes.end(), [id](const PlacedProcess& process) {
-            return std::find(process.stages.begin(), process.stages.end(), id) !=
-                   process.stages.end();
-        });
-    return *found;
-}
-
 const MachineGpu& gpu_at(const GpuRequest& request, int index) {
     return request.machine.gpus[static_cast<std::size_t>(index)];
 }
@@ -66,7 +57,7 @@ Cells row_of(const GpuPlan& plan,
              const GpuRequest& request,
              const PlacedStage& stage,
              const std::map<int, std::uint64_t>& left) {
-    const PlacedProcess& process = process_of(plan.placement, stage.id);
+    const PlacedProcess& process = plan.placement.process_of(stage.id);
     const MemoryNeed& need = plan.needs[stage.id.value - std::size_t{1}];
     Cells row{stage.name, process.name, to_text(stage.device),          "-", "-", "-", "-",
               "-",        "-",          format_core_list(process.cores)};

@@ -188,12 +188,10 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.exit = config.exit;
     assignment.self_draft = config.self_draft;
     assignment.verbose = orders.verbose;
-    const auto is_here = [&process](StageId id) {
-        return std::find(process.stages.begin(), process.stages.end(), id) != process.stages.end();
-    };
     assignment.tensors_on_device =
         std::any_of(orders.edges.begin(), orders.edges.end(), [&](const EdgeSpec& edge) {
-            return edge.transport != Transport::Host && (is_here(edge.from) || is_here(edge.to));
+            return edge.transport != Transport::Host &&
+                   (process.hosts(edge.from) || process.hosts(edge.to));
         });
     return assignment;
 }

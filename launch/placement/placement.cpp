@@ -281,6 +281,18 @@ const PlacedStage& Placement::stage(StageId id) const {
     return stages[id.value - std::size_t{1}];
 }
 
+bool PlacedProcess::hosts(StageId stage) const {
+    return std::find(stages.begin(), stages.end(), stage) != stages.end();
+}
+
+const PlacedProcess& Placement::process_of(StageId id) const {
+    const auto found =
+        std::find_if(processes.begin(), processes.end(),
+                     [id](const PlacedProcess& process) { return process.hosts(id); });
+    PACE_CHECK(found != processes.end(), "a placed stage has a process");
+    return *found;
+}
+
 int Placement::segments() const {
     return static_cast<int>(std::count_if(stages.begin(), stages.end(), [](const PlacedStage& s) {
         return s.role == StageRole::Segment;

@@ -36,6 +36,7 @@ struct PlacedProcess {
     OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' settings
 
     [[nodiscard]] StageId id() const { return stages.front(); }
+    [[nodiscard]] bool hosts(StageId stage) const;
 };
 
 struct Placement {
@@ -44,6 +45,7 @@ struct Placement {
     std::uint32_t prefill_rows = kVerifyRowsMax;  // of one request's prefill in a batch
 
     [[nodiscard]] const PlacedStage& stage(StageId id) const;
+    [[nodiscard]] const PlacedProcess& process_of(StageId id) const;
     [[nodiscard]] int segments() const;
     [[nodiscard]] StageId verifier() const;              // the last segment
     [[nodiscard]] std::optional<StageId> draft() const;  // nothing: no draft

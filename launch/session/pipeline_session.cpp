@@ -132,18 +132,6 @@ public:
         return outcome.get();
     }
 
-    /// The process that hosts the draft.
-    [[nodiscard]] std::optional<StageId> draft_process() const {
-        const std::optional<StageId> draft = plan_.placement.draft();
-        for (const PlacedProcess& process : plan_.placement.processes) {
-            if (!draft) break;
-            const auto& stages = process.stages;
-            if (std::find(stages.begin(), stages.end(), *draft) != stages.end())
-                return process.id();
-        }
-        return std::nullopt;
-    }
-
     [[nodiscard]] PipelineFigures figures() const {
         PipelineFigures figures;
         figures.method = config_.name;
@@ -168,7 +156,8 @@ public:
             // The newest incarnation of the first segment's process is the last one in this list.
             if (figures.self_draft && record.id == StageId{1})
                 figures.self_draft->gauges = record.telemetry.snapshot().gauges;
-            if (figures.draft_skip && record.id == draft_process())
+            if (figures.draft_skip &&
+                record.id == plan_.placement.process_of(*plan_.placement.draft()).id())
                 figures.draft_skip->gauges = record.telemetry.snapshot().gauges;
             const auto of = [&](Counter c) { return grown[static_cast<std::size_t>(c)]; };
             for (std::size_t p = 0; p < figures.processes.size(); ++p) {

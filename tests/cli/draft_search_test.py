@@ -115,6 +115,15 @@ class DraftSearch(CliTest):
                                 self.config(rest='state = "/no/such/folder/state"\n'), "-p", "x")
         self.assertIn("own.toml: [draft] state: /no/such/folder/state", stderr)
 
+    def test_a_simulated_search_keeps_nothing(self):
+        costs = str(self.folder / "costs.json")
+        self.run_ok("simulate", "-m", self.model, "--measure-costs", costs, "--rows", "1,8", "--contexts", "64",
+                    "--neighbours", "0", "--samples", "1", "--measure-threads", "1")
+        config = self.config(rest=f'state = "{self.state}"\n')
+        self.run_ok("simulate", "-m", self.model, "--config", config, "--costs", costs, "-p", PROMPT, "-n", "160",
+                    *[f"--logit-bias={token}=-inf" for token in range(3)])
+        self.assertFalse(self.state.exists())
+
     def test_settings_that_contradict_each_other_are_refused_with_file_key_and_value(self):
         for change, says in (
                 ("whole_text = false\n", 'whole_text = false must be true with choose = "search"'),

@@ -322,13 +322,15 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
     }
 }
 
-TEST_CASE("a draft chooses its layers by what the segments made of the last accepted token") {
-    std::uint64_t choices = 0;
+namespace {
+
+/// Answers of 60 tokens, greedy and sampled, over one to three segments; `look` sees each pipeline at its end.
+template <class Look>
+void for_long_answers(Drafting drafting, Look look) {
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {
         CAPTURE(seed);
-        const PipelineOptions options{.segments = 1 + static_cast<int>(seed % 3),
-                                      .drafting = Drafting::Programme,
-                                      .seed = seed};
+        const PipelineOptions options{
+            .segments = 1 + static_cast<int>(seed % 3), .drafting = drafting, .seed = seed};
         Request request;
         request.text = {1, 2, 3, 4, 5};
         request.context = 200;
@@ -342,31 +344,24 @@ TEST_CASE("a draft chooses its layers by what the segments made of the last acce
         CHECK(answer_of(pipeline, kOne) == oracle.answer);
         pipeline.run_dry();
         CHECK(pipeline.world.tensors_all_free());
-        choices += dynamic_cast<const ModelDraft&>(*pipeline.draft).actor().layer_choices();
+        look(pipeline, dynamic_cast<const ModelDraft&>(*pipeline.draft).actor());
     }
+}
+
+}  // namespace
+
+TEST_CASE("a draft chooses its layers by what the segments made of the last accepted token") {
+    std::uint64_t choices = 0;
+    for_long_answers(Drafting::Programme, [&](Pipeline& /*pipeline*/, const DraftActor& draft) {
+        choices += draft.layer_choices();
+    });
     CHECK(choices > 12);
 }
 
 TEST_CASE("a draft searches its layers while it serves, on what is committed, and shows its set") {
     std::uint64_t trials = 0;
-    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-        CAPTURE(seed);
-        const PipelineOptions options{
-            .segments = 1 + static_cast<int>(seed % 3), .drafting = Drafting::Search, .seed = seed};
-        Request request;
-        request.text = {1, 2, 3, 4, 5};
-        request.context = 200;
-        request.max_tokens = 60;
-        request.sampling.seed = seed;
-        if (seed % 2 == 0) request.sampling.temperature = 0.9F;
-        const Oracle oracle = plain_answer(request);
-        Pipeline pipeline{options, request, oracle};
-        pipeline.open_and_begin(kOne, request);
-        pipeline.run_until_finished();
-        CHECK(answer_of(pipeline, kOne) == oracle.answer);
-        pipeline.run_dry();
-        const std::uint64_t made =
-            dynamic_cast<const ModelDraft&>(*pipeline.draft).actor().trials();
+    for_long_answers(Drafting::Search, [&](Pipeline& pipeline, const DraftActor& draft) {
+        const std::uint64_t made = draft.trials();
         trials += made;
         // Jobs that only keep the state are counted, too.
         CHECK(pipeline.world.counted(kTheDraft, counters::kOptimiseJobs) >= made);
@@ -375,6 +370,6 @@ TEST_CASE("a draft searches its layers while it serves, on what is committed, an
         REQUIRE(shown->skipped.has_value());
         CHECK(shown->skipped->count() > 0);
         CHECK(static_cast<std::uint64_t>(shown->trials) == made);
-    }
+    });
     CHECK(trials > 100);
 }

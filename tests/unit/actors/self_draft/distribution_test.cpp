@@ -10,6 +10,7 @@
 #include "actors/decoding/acceptance.hpp"
 #include "actors/protocol/counters.hpp"
 #include "model/sampling/candidates.hpp"
+#include "tests/support/parity.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 #include "tests/unit/actors/rejection/every_way.hpp"
 
@@ -55,22 +56,8 @@ PipelineOptions options_of(bool skips, bool tree, std::uint64_t seed) {
 /// The target's logits after a text.
 std::vector<float> logits_after(const Text& text) {
     FakeBackend backend{0, kFakeLayers, 64};
-    std::vector<KvSlot> slots(text.size());
-    std::iota(slots.begin(), slots.end(), 0);
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        rows.push_back({.token = text[i],
-                        .position = static_cast<Position>(i),
-                        .slot = slots[i],
-                        .prefix_slots = slots.data(),
-                        .prefix_count = static_cast<std::int32_t>(i) + 1,
-                        .last = 2 * kFakeLayers});
-    }
-    std::vector<float> hidden(text.size() * kFakeDim);
-    REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
-    std::vector<float> logits(kFakeVocab);
-    backend.head(HeadId::Final, std::span{hidden}.last(kFakeDim), 1, logits);
-    return logits;
+    const std::vector<float> logits = sequence_logits(backend, text, static_cast<int>(text.size()));
+    return {logits.end() - kFakeVocab, logits.end()};
 }
 
 /// Plain sampling's distribution of the answers, token by token.

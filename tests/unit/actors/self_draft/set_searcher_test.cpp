@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "ipc/wire/cancel_board.hpp"
+#include "tests/support/parity.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): reads like prose
@@ -100,22 +101,18 @@ struct Searching {
     std::optional<DraftRequest> asked;
 };
 
+/// Fills the cache with the keys of a text.
+void compute(Backend& backend, std::span<const TokenId> text, std::span<const KvSlot> slots) {
+    Backend* const whole = &backend;
+    (void)sequence_logits({&whole, 1}, text, static_cast<int>(text.size()), slots);
+}
+
 /// The shares of the last window's tokens that each set predicts, by a model that has computed the whole text.
 std::vector<double> expected(const std::vector<TokenId>& text, std::array<SublayerMask, 2> masks) {
     FakeBackend backend{0, kFakeLayers, kSlots};
     std::vector<KvSlot> slots(text.size());
     std::iota(slots.begin(), slots.end(), 64);
-    std::vector<Row> rows;
-    for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-        rows.push_back({.token = text[i],
-                        .position = static_cast<Position>(i),
-                        .slot = slots[i],
-                        .prefix_slots = slots.data(),
-                        .prefix_count = static_cast<std::int32_t>(i) + 1,
-                        .last = 2 * kFakeLayers});
-    }
-    std::vector<float> hidden(rows.size() * kFakeDim);
-    REQUIRE(backend.run_layers(rows, hidden, nullptr) == RunOutcome::Done);
+    compute(backend, std::span(text).first(text.size() - 1), slots);
     std::vector<KvSlot> scratch(std::size_t{2} * kWindow);
     std::iota(scratch.begin(), scratch.end(), 0);
     WindowMatch match{backend, HeadId::Final};
