@@ -78,6 +78,12 @@ void skip_evenly(SkipSet& set, const std::vector<int>& layers, int count) {
 
 }  // namespace
 
+int skipped_of(double ratio, int skippable) {
+    // 1e-9: a product such as 0.29 * 100 may come out just below the integer.
+    const int least = ratio > 0.0 ? 1 : 0;
+    return std::min(std::max(static_cast<int>(ratio * skippable + 1e-9), least), skippable);
+}
+
 SkipSet::SkipSet(int layers) : layers_{layers}, skipped_(static_cast<std::size_t>(layers) * 2) {}
 
 SkipSet SkipSet::uniform(int layers, int count, int keep_first, int keep_last) {

@@ -19,6 +19,10 @@
 
 namespace paceline {
 
+/// How many of `skippable` sub-layers (or layers) a skip ratio selects. Rounded down, as in SWIFT's program, but at
+/// least one unless the ratio is 0, since small models have few.
+[[nodiscard]] int skipped_of(double ratio, int skippable);
+
 class SkipSet {
 public:
     SkipSet() = default;

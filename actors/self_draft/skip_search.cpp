@@ -61,8 +61,7 @@ int SkipSearch::skippable() const {
 }
 
 int SkipSearch::wanted_count() const {
-    // 1e-9: a product like 0.3 * 10 may be just below the whole number.
-    return std::clamp(static_cast<int>(skippable() * ratio_ + 1e-9), 0, skippable());
+    return skipped_of(ratio_, skippable());
 }
 
 bool SkipSearch::has_choice() const {

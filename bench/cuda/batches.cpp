@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "launch/tools/cost_rows.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/kv_layout.hpp"
 
 #include "bench/cuda/chain.hpp"
@@ -26,17 +26,10 @@ int largest(const std::vector<int>& values) {
 }
 
 double bytes_per_weight(WeightType type) {
-    switch (type) {
-        case WeightType::F32:
-            return 4.0;
-        case WeightType::BF16:
-            return 2.0;
-        case WeightType::Int8:
-            return 544.0 / 512.0;
-        case WeightType::Q4:
-            return 640.0 / 1024.0;
-    }
-    return 0.0;
+    if (type == WeightType::F32) return 4.0;
+    if (type == WeightType::BF16) return 2.0;
+    constexpr int kInputs = cuda::kHeadInputs;
+    return static_cast<double>(cuda::tile_bytes(type, kInputs)) / (cuda::kTileOutputs * kInputs);
 }
 
 double numbers_of(const TensorView& tensor) {
@@ -165,17 +158,25 @@ int usual_context(const Settings& settings) {
     return usual;
 }
 
+/// Average over the layers: in a mix of types they differ.
 double layer_bytes(const Bench& bench) {
-    const TensorView& any = bench.file.layer(0).q;
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
-    return weights_of_layer(bench.file) *
-           bytes_per_weight(weight_type(any, dtype, MatrixUse::Layer));
+    const int layers = bench.file.config().layers;
+    double bytes = 0.0;
+    for (int l = 0; l < layers; ++l) {
+        const LayerTensors& layer = bench.file.layer(l);
+        for (const TensorView* tensor :
+             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down})
+            bytes += numbers_of(*tensor) *
+                     bytes_per_weight(packed_type(*tensor, dtype, MatrixUse::Layer));
+    }
+    return bytes / layers;
 }
 
 double head_bytes(const Bench& bench) {
     const TensorView& head = bench.file.output_head();
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
-    return numbers_of(head) * bytes_per_weight(weight_type(head, dtype, MatrixUse::Vocabulary));
+    return numbers_of(head) * bytes_per_weight(packed_type(head, dtype, MatrixUse::Vocabulary));
 }
 
 double cache_bytes(const Bench& bench, int rows, int context) {

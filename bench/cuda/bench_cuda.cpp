@@ -16,7 +16,7 @@
 #include <CLI/CLI.hpp>
 
 #include "model/kernels/cuda/blas.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 #include "bench/cuda/card.hpp"
 #include "bench/cuda/sections.hpp"

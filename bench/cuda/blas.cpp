@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 
-#include "model/kernels/cuda/gemm_blas.hpp"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
 
 #include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "model/backend.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::bench {
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-HEADERS = ROOT / "model" / "kernels" / "cuda"
+HEADERS = [*sorted((ROOT / "model" / "kernels" / "cuda").rglob("*.hpp")), ROOT / "model" / "weights" / "packed_type.hpp"]
 BUILT = ("bench/cuda/paceline_cuda_bench", "model/kernels/cuda/libpaceline_cuda.a")
 HEADER = ["kernel", "registers", "shared", "local", "instructions", "tensor core", "bytes"]
 
@@ -82,10 +82,10 @@ def read_code(text: str) -> dict:
     return kernels
 
 
-def read_enums(folder: Path) -> dict:
+def read_enums(headers: list) -> dict:
     """Names of the values of each `enum class` of the headers: demangled names have numbers only."""
     enums = {}
-    for path in sorted(folder.glob("*.hpp")):
+    for path in headers:
         text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
         for name, body in re.findall(r"enum class (\w+)[^{;]*\{([^}]*)\}", text):
             enums[name] = [value.strip() for value in body.split(",") if value.strip()]
@@ -94,7 +94,7 @@ def read_enums(folder: Path) -> dict:
 
 def short_name(demangled: str, enums: dict) -> str:
     """'gemm_batch<BF16, 1, 2>'."""
-    text = re.sub(r"paceline::cuda::|attention::|\(anonymous namespace\)::|^void ", "", demangled)
+    text = re.sub(r"paceline::(cuda::)?|attention::|tiled::|\(anonymous namespace\)::|^void ", "", demangled)
 
     def named(match):
         values = enums.get(match[1], [])

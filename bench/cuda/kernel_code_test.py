@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import kernel_code  # noqa: E402: found through the line above
 
-BATCH = "_ZN8paceline4cuda10gemm_batchILNS0_10WeightTypeE{}ELi1ELi2EEEvNS0_8GemmArgsE"
+BATCH = "_ZN8paceline4cuda10gemm_batchILNS_10PackedTypeE{}ELi1ELi2EEEvNS0_8GemmArgsE"
 ROTATE = "_ZN8paceline4cuda39_GLOBAL__N__5cf21c00_7_rows_cu_298d5af46rotateENS0_10RotateArgsE"
 HEAD = """
 Fatbin elf code:
@@ -124,7 +124,7 @@ class KernelCode(unittest.TestCase):
 
     def test_names_of_values_are_those_of_the_headers(self):
         enums = kernel_code.read_enums(kernel_code.HEADERS)
-        self.assertEqual(enums["WeightType"], ["F32", "BF16", "Int8", "Q4"])
+        self.assertEqual(enums["PackedType"][:5], ["F32", "BF16", "Int8", "Q4", "Q4Sym"])
         self.assertEqual(enums["FinishKind"][:2], ["Store", "Residual"])
 
 

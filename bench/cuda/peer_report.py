@@ -27,7 +27,7 @@ QUERY = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,temp
 
 @dataclass
 class Shape:
-    """What model/weights/synthetic_model.hpp reads: the keys of a file of configs/shapes."""
+    """What model/weights/synthetic/synthetic_model.hpp reads: the keys of a file of configs/shapes."""
 
     layers: int
     dim: int

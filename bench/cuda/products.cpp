@@ -22,24 +22,46 @@ int widest_input(const ModelConfig& config) {
 }
 
 cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse use) {
-    return weight_type(tensor, *parse_dtype(bench.settings.dtype), use);
+    return packed_type(tensor, *parse_dtype(bench.settings.dtype), use);
+}
+
+/// A matrix of synthetic blocks, generated on the host.
+std::vector<std::byte> synthetic_blocks(MatrixFeed& feed, std::uint64_t seed) {
+    feed.use_synthetic_rows(seed);
+    std::vector<std::byte> bytes(feed.bytes());
+    (void)feed.fill(0, feed.pieces(), bytes.data());
+    return bytes;
+}
+
+/// `tensor` with the stored type of `other`: q, k and v are timed as one product, also in a mix of types.
+TensorView stored_as(TensorView tensor, const TensorView& other) {
+    const TypeTraits of = traits(other.type);
+    tensor.type = other.type;
+    tensor.bytes =
+        static_cast<std::size_t>(tensor.rows * tensor.cols) / of.block_elements * of.block_bytes;
+    return tensor;
 }
 
 }  // namespace
 
-Product::Product(const Bench& bench,
-                 const char* name,
-                 const MatrixFeed& feed,
-                 cuda::FinishKind kind)
+Product::Product(const Bench& bench, const char* name, MatrixFeed feed, cuda::FinishKind kind)
     : name_{name}, kind_{kind}, bytes_{feed.bytes()} {
     const std::size_t wanted = (bench.settings.spread_bytes + bytes_ - 1) / bytes_;
     const std::size_t copies = std::clamp<std::size_t>(wanted, 1, size_of(kCopiesMax));
     const std::size_t step = (bytes_ + 255) / 256 * 256;
     memory_ = take(copies * step);
     cuda::Stream stream;
+    // All copies of a block type have the same numbers: the time depends on where they lie, not on the values.
+    std::vector<std::byte> blocks;
+    if (is_block_type(feed.shape().type)) blocks = synthetic_blocks(feed, bench.settings.seed);
     for (std::size_t i = 0; i < copies; ++i) {
-        matrices_.push_back(feed.at(memory_.data() + i * step));
-        cuda::launch_random(stream, matrices_.back(), bench.settings.seed + i);
+        std::byte* to = memory_.data() + i * step;
+        matrices_.push_back(feed.at(to));
+        if (!blocks.empty()) {
+            stream.to_device(to, blocks.data(), blocks.size());
+        } else {
+            cuda::launch_random(stream, matrices_.back(), bench.settings.seed + i);
+        }
     }
     stream.finish();
 }
@@ -51,15 +73,20 @@ double Product::operations(int rows) const {
 
 std::vector<Product> layer_products(const Bench& bench) {
     const LayerTensors& layer = bench.file.layer(0);
-    const cuda::WeightType type = type_of(bench, layer.q, MatrixUse::Layer);
+    const auto type = [&](const TensorView& tensor) {
+        return type_of(bench, tensor, MatrixUse::Layer);
+    };
+    const std::vector<TensorView> qkv{layer.q, stored_as(layer.k, layer.q),
+                                      stored_as(layer.v, layer.q)};
     std::vector<Product> products;
-    products.emplace_back(bench, "q k v", MatrixFeed{type, {layer.q, layer.k, layer.v}},
-                          cuda::FinishKind::Store);
-    products.emplace_back(bench, "attention out", MatrixFeed{type, {layer.attn_out}},
+    products.emplace_back(bench, "q k v", MatrixFeed{type(layer.q), qkv}, cuda::FinishKind::Store);
+    products.emplace_back(bench, "attention out",
+                          MatrixFeed{type(layer.attn_out), {layer.attn_out}},
                           cuda::FinishKind::Residual);
-    products.emplace_back(bench, "gate up", MatrixFeed::paired(type, layer.gate, layer.up),
+    products.emplace_back(bench, "gate up",
+                          MatrixFeed::paired(type(layer.gate), layer.gate, layer.up),
                           cuda::FinishKind::Gated);
-    products.emplace_back(bench, "down", MatrixFeed{type, {layer.down}},
+    products.emplace_back(bench, "down", MatrixFeed{type(layer.down), {layer.down}},
                           cuda::FinishKind::Residual);
     return products;
 }

@@ -49,7 +49,7 @@ Matches of_answer(DecodedText& text, int window, const SkipSet& set) {
 
 int count_of(const StudyTask& task, double ratio) {
     const int free = 2 * (task.backend.config().layers - task.keep_first - task.keep_last);
-    return static_cast<int>(free * ratio + 1e-9);
+    return skipped_of(ratio, free);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "launch/backend/shared_vocabulary.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/kv_layers.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {

@@ -107,13 +107,11 @@ KvType kv_type(const ModelOptions& options, const Device& device) {
     return parse_kv_type(options.kv_dtype).value_or(device.gpu ? KvType::BF16 : KvType::F16);
 }
 
-std::string dtype_in_memory(const ModelFile& file, const std::string& dtype, const Device& device) {
+std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
     if (dtype != name(Dtype::Auto)) return dtype;
     std::map<std::string_view, std::int64_t> weights;  // of each type in memory
     for (const TensorView& tensor : file.tensors()) {
-        const PackedType packed = device.gpu
-                                      ? gpu_packed_type(tensor, Dtype::Auto, MatrixUse::Layer)
-                                      : packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
+        const PackedType packed = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
         const bool q4 = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
         weights[q4 ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
     }

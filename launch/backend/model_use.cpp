@@ -1,7 +1,7 @@
 #include "launch/backend/model_use.hpp"
 
 #include "model/weights/model_parts.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 namespace paceline {
 namespace {

@@ -3,34 +3,46 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
-#include "launch/base/output_file.hpp"
+#include <spdlog/spdlog.h>
+
 #include "launch/base/text_input.hpp"
+#include "model/weights/unfinished_file.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr std::size_t kStateBytesMax = std::size_t{16} << 20U;
 
-/// Fails at the start of a run, not after hours of a search whose result cannot be kept.
-Status check_writable(const std::string& path, std::string_view table) {
-    const std::string probe = path + ".probe";
-    Result<OutputFile> file = OutputFile::open(probe, fmt::format("{} state", table).c_str());
+/// Replaces the state file as a whole: a concurrent reader sees the old content or the new one.
+Status keep_state(const std::string& path, std::string_view state) {
+    Result<UnfinishedFile> file = UnfinishedFile::begin(path, UnfinishedFile::Beside::Wait);
     if (!file) return file.error();
-    std::error_code ignored;
-    std::filesystem::remove(probe, ignored);
-    return {};
+    if (Status written = file.value().append(std::as_bytes(std::span{state})); !written)
+        return written;
+    return file.value().keep();
 }
 
-/// What an earlier run has found, if there is such a file and it fits.
+/// SearchTrialOptions::save. Only the first failure is logged: a full disk usually stays full.
+std::function<void(const std::string&)> saver(const std::string& path, std::string_view table) {
+    return [path, table = std::string{table}, warned = false](const std::string& state) mutable {
+        const Status kept = keep_state(path, state);
+        if (kept.ok() || std::exchange(warned, true)) return;
+        spdlog::warn(
+            "{} state = {}: {}; the search goes on, and what it finds is lost if no later "
+            "attempt succeeds",
+            table, path, kept.error().what);
+    };
+}
+
+/// Sets the save function, and restores the state of an earlier run if the file exists.
 Status read_state(const std::string& path, std::string_view table, SearchTrialOptions& options) {
     if (path.empty()) return {};
-    if (Status writable = check_writable(path, table); !writable.ok()) return writable;
-    options.save = [path](const std::string& state) {
-        (void)replace_file(path, state);  // a state that cannot be kept is searched again
-    };
+    options.save = saver(path, table);
     if (!std::filesystem::exists(path)) return {};
     Result<std::string> text = read_file(path, kStateBytesMax);
     if (!text)
@@ -45,6 +57,19 @@ Status read_state(const std::string& path, std::string_view table, SearchTrialOp
 }
 
 }  // namespace
+
+Status check_state_kept(const SearchConfig& search, std::string_view table) {
+    if (search.state.empty()) return {};
+    // Opens and removes the temporary file of a save, whose name no other program uses.
+    const Result<UnfinishedFile> part =
+        UnfinishedFile::begin(search.state, UnfinishedFile::Beside::Refuse);
+    // Another process is writing it, so the folder is writable.
+    const bool in_use = !part.ok() && part.error().code == Errc::Cancelled;
+    if (part.ok() || in_use) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("{} state: {}; name a file in a folder that can be written to", table,
+                             part.error().what)};
+}
 
 Result<SearchTrialOptions> plan_search(const SkipConfig& skip,
                                        const SearchConfig& search,

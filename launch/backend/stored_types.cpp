@@ -9,15 +9,14 @@
 
 namespace paceline {
 
-std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype, bool on_gpu) {
+std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype) {
     std::vector<StoredUse> uses;
     for (const TensorView& tensor : file.tensors()) {
         if (tensor.rows == 1) continue;
         const bool vocabulary =
             tensor.name == file.embedding().name || tensor.name == file.output_head().name;
         const MatrixUse part = vocabulary ? MatrixUse::Vocabulary : MatrixUse::Layer;
-        const PackedType packed =
-            on_gpu ? gpu_packed_type(tensor, dtype, part) : packed_type(tensor, dtype, part);
+        const PackedType packed = packed_type(tensor, dtype, part);
         StoredUse* use = nullptr;
         for (StoredUse& known : uses) {
             if (known.stored == tensor.type && known.packed == packed) use = &known;
@@ -36,26 +35,24 @@ std::string_view rounding_text(StoredType stored, PackedType packed) {
     if (packed == PackedType::BF16) return stored == StoredType::BF16 ? "exact" : "to bfloat16";
     if (packed == PackedType::Int8) return has_int8_form(stored) ? "exact" : "to 8 bits";
     if (packed != PackedType::Q4 && packed != PackedType::Q4Sym) return "exact";
-    if (stored == StoredType::Q4_K) return "scales to float16";
-    return has_q4_form(stored) ? "exact" : "to 4 bits";
+    return stored == stored_type(packed) ? "exact" : "to 4 bits";
 }
 
-std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu) {
+std::string rounded_types_text(const ModelFile& file, Dtype dtype) {
     std::string text;
-    for (const StoredUse& use : stored_uses(file, dtype, on_gpu)) {
+    for (const StoredUse& use : stored_uses(file, dtype)) {
         const std::string_view rounding = rounding_text(use.stored, use.packed);
         if (traits(use.stored).block_elements == 1 || rounding == "exact") continue;
-        text += fmt::format("{}{} is computed as {} ({}), {} in the file", text.empty() ? "" : ", ",
-                            traits(use.stored).name, name(use.packed), rounding,
-                            human_bytes(use.file_bytes));
-        if (!on_gpu) text += fmt::format(", {} in memory", human_bytes(use.memory_bytes));
+        text += fmt::format("{}{} is computed as {} ({}), {} in the file, {} in memory",
+                            text.empty() ? "" : ", ", traits(use.stored).name, name(use.packed),
+                            rounding, human_bytes(use.file_bytes), human_bytes(use.memory_bytes));
     }
     return text;
 }
 
-void tell_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options) {
+void print_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options) {
     const Dtype dtype = parse_dtype(options.dtype).value_or(Dtype::Auto);
-    const std::string rounded = rounded_types_text(file, dtype, device_of(options).gpu.has_value());
+    const std::string rounded = rounded_types_text(file, dtype);
     if (rounded.empty()) return;
     const std::string line = visible(file.path() + ": " + rounded, kLineShownBytesMax);
     std::fprintf(stderr, "paceline %s: %s\n", command, line.c_str());

@@ -1,6 +1,6 @@
 // What the block types of a model file are computed as, and how near that is to the file's numbers.
 //
-// Pure functions, but for tell_rounded_types(); no weights are read.
+// Pure functions, but for print_rounded_types(); no weights are read.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,16 @@ struct StoredUse {
 
 /// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it. The memory is that of
 /// a CPU's packed matrices.
-[[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype, bool on_gpu);
+[[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file, Dtype dtype);
 
-/// "exact", or what is rounded: "scales to float16", "to 8 bits".
+/// "exact", or what is rounded: "to 8 bits".
 [[nodiscard]] std::string_view rounding_text(StoredType stored, PackedType packed);
 
 /// One line for the start of a run about block types whose numbers are rounded, with their memory;
 /// empty: there are none.
-[[nodiscard]] std::string rounded_types_text(const ModelFile& file, Dtype dtype, bool on_gpu);
+[[nodiscard]] std::string rounded_types_text(const ModelFile& file, Dtype dtype);
 
-/// Writes that line of a model that is computed where and as `options` say to standard error, as
-/// "paceline COMMAND: ...".
-void tell_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options);
+/// Writes that line, for a model computed with `options`, to standard error as "paceline COMMAND: ...".
+void print_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options);
 
 }  // namespace paceline

@@ -21,13 +21,4 @@ Status OutputFile::write(const std::string& text) {
     return Error{Errc::System, path_ + " cannot be written: " + std::strerror(errno)};
 }
 
-Status replace_file(const std::string& path, const std::string& text) {
-    const std::string written = path + ".new";
-    Result<OutputFile> file = OutputFile::open(written, "state");
-    if (!file) return file.error();
-    if (Status done = file.value().write(text); !done) return done;
-    if (std::rename(written.c_str(), path.c_str()) == 0) return {};
-    return Error{Errc::System, path + " cannot be written: " + std::strerror(errno)};
-}
-
 }  // namespace paceline

@@ -29,8 +29,4 @@ private:
     std::string path_;
 };
 
-/// Replaces the content of a file atomically: a reader sees the old or the new text.
-/// Errors: System, naming the path.
-[[nodiscard]] Status replace_file(const std::string& path, const std::string& text);
-
 }  // namespace paceline

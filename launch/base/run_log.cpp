@@ -61,27 +61,28 @@ void RunLog::news(const std::string& text) {
         logger_->warn("{} warning: {}", log_name("conductor"),
                       visible(line, 4 * kLineShownBytesMax));
     }
+    show(visible_lines(text));
+}
+
+void RunLog::show(const std::string& text) {
     if (before_news_) before_news_();
-    // With --verbose the line above is on stderr already.
-    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", visible_lines(text).c_str());
+    if (!verbose_) std::fprintf(stderr, "paceline: %s\n", text.c_str());
 }
 
 void RunLog::stage_line(std::string_view name, std::string_view line) {
-    if (!logger_) return;
     const std::lock_guard lock{*mutex_};
     // Its own logger has named it; what a library or a crash wrote has no name.
     const bool named = line.substr(0, name.size()) == name && line.size() > name.size() &&
                        line[name.size()] == '[';
-    if (named) {
-        logger_->info("{}", visible(line, kLineShownBytesMax));
-    } else {
-        logger_->info("{}: {}", name, visible(line, kLineShownBytesMax));
-    }
+    const std::string shown = visible(line, kLineShownBytesMax);
+    if (logger_) logger_->info("{}", named ? shown : fmt::format("{}: {}", name, shown));
+    // Errors that end a stage are reported by news(). A warning has no other way to the terminal.
+    if (named && line.substr(line.find(']') + 1).starts_with(" warning: ")) show(shown);
 }
 
 void log_as_stage(const std::string& name) {
     auto logger =
-        std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_st>());
+        std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_pattern("%n[%P] %l: %v");
     logger->set_level(spdlog::level::warn);
     spdlog::set_default_logger(std::move(logger));

@@ -4,7 +4,7 @@
 //     2026-03-01 10:00:02.000 conductor[4241] warning: stage 'segment-1' (process 4242) was killed
 //
 // Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
-// back) go to stderr in any case. A stage's lines come through the pipe of its stderr
+// back) and a stage's warnings go to stderr in any case. A stage's lines come through the pipe of its stderr
 // (runtime/parent/child_log.hpp). All text goes through visible(). Threads: info(), news()
 // and stage_line() from any.
 #pragma once
@@ -47,6 +47,9 @@ public:
     void stage_line(std::string_view name, std::string_view line);
 
 private:
+    /// Writes to stderr, unless --verbose has logged the line there already. Needs the lock.
+    void show(const std::string& text);
+
     std::shared_ptr<spdlog::logger> logger_;  // nullptr: writes nothing
     std::shared_ptr<std::string> failure_;    // the first one; empty: none
     bool verbose_ = false;
@@ -58,7 +61,7 @@ private:
 [[nodiscard]] std::string log_name(std::string_view name);
 
 /// In a stage: from now on spdlog's default logger writes "NAME[PID] LEVEL: TEXT" to stderr;
-/// warnings and errors only, unless spdlog::set_level() asks for more.
+/// warnings and errors only, unless spdlog::set_level() asks for more. Threads of jobs may log too.
 void log_as_stage(const std::string& name);
 
 }  // namespace paceline

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "launch/base/nearest_word.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 namespace paceline {
 namespace {

@@ -20,7 +20,7 @@
 #include "launch/tools/bench_cases.hpp"
 #include "launch/tools/bench_report.hpp"
 #include "model/weights/message_text.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 namespace paceline {
 
@@ -162,7 +162,7 @@ Status sweep(const BenchOptions& options,
         if (!opened) return opened.error();
         take_packed_copy(opened.value(), one, environment, {.bars = bars_on(environment)});
         const ModelFile& file = opened.value();
-        tell_rounded_types(kCommand, file, one);
+        print_rounded_types(kCommand, file, one);
         for (const int count : threads) {
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
@@ -175,7 +175,7 @@ Status sweep(const BenchOptions& options,
             if (!backend) return backend.error();
             const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begun;
             row.load_ns = static_cast<std::uint64_t>(taken.count());
-            row.dtype = dtype_in_memory(file, dtype, device);
+            row.dtype = dtype_in_memory(file, dtype);
             row.threads = plan.threads;
             Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
             if (!measured.ok()) return measured;

@@ -323,7 +323,7 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
         std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
     if (const std::string idle = idle_sampling_options(options.sampling); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
-    tell_rounded_types(kCommand, job.value().model.file, options.model);
+    print_rounded_types(kCommand, job.value().model.file, options.model);
     if (Status s = make_folder(options.folder); !s) return report(s.error());
     CancelToken cancel;
     const Interrupt interrupt{cancel, std::chrono::milliseconds{0}};

@@ -22,7 +22,7 @@
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 namespace paceline {
 
@@ -138,7 +138,7 @@ void print_memory(const InspectSummary& summary, int context) {
 void print_uses(const ModelFile& file) {
     std::printf("\n%-7s %10s %12s  %-11s %12s  %s\n", "stored", "weights", "in the file",
                 "computed as", "in memory", "rounded");
-    for (const StoredUse& use : stored_uses(file, Dtype::Auto, false)) {
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
         std::printf("%-7s %10s %12s  %-11s %12s  %s\n", traits(use.stored).name,
                     human_count(use.parameters).c_str(), human_bytes(use.file_bytes).c_str(),
                     std::string(name(use.packed)).c_str(), human_bytes(use.memory_bytes).c_str(),
@@ -148,7 +148,7 @@ void print_uses(const ModelFile& file) {
 
 nlohmann::json uses_json(const ModelFile& file) {
     nlohmann::json uses = nlohmann::json::array();
-    for (const StoredUse& use : stored_uses(file, Dtype::Auto, false)) {
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
         uses.push_back({{"stored", traits(use.stored).name},
                         {"computed_as", name(use.packed)},
                         {"rounded", rounding_text(use.stored, use.packed)},

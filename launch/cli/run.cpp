@@ -326,7 +326,7 @@ int run_run(const RunOptions& options, const Environment& environment) {
         std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     }
     // A pipeline says it of all its models, each where it is computed.
-    if (!options.quiet && !written.value()) session.tell_rounded_types();
+    if (!options.quiet && !written.value()) session.print_rounded_types();
 
     Turn turn;
     if (prompt.value()) {

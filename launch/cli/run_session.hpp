@@ -67,7 +67,7 @@ public:
     [[nodiscard]] bool has_answers() const { return !records_.empty(); }
     [[nodiscard]] int context() const { return context_; }
     /// Block types of the model that are not computed exactly (stored_types.hpp).
-    void tell_rounded_types() const;
+    void print_rounded_types() const;
     /// For --ids and --stats: the one answer, or a list of all in a chat.
     [[nodiscard]] std::string ids_json(bool chat) const;
     [[nodiscard]] std::string stats_json(bool chat) const;

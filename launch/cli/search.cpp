@@ -119,7 +119,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
         !room) {
         return room;
     }
-    tell_rounded_types(kCommand, file, options.model);
+    print_rounded_types(kCommand, file, options.model);
     Result<std::unique_ptr<Backend>> backend =
         load_backend(file, cpu, device, bars_on(environment));
     if (!backend) return backend.error();

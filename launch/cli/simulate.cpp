@@ -186,7 +186,7 @@ Result<Asked> ask_model(const SimulateOptions& options, const Environment& envir
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
-    tell_rounded_types(kCommand, file, options.model);
+    print_rounded_types(kCommand, file, options.model);
     Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
     if (!sampling) return sampling.error();
     Result<std::vector<std::vector<TokenId>>> encoded =

@@ -110,7 +110,7 @@ Status measure_costs_file(const SimulateOptions& given, const Environment& envir
     std::vector<std::string> remarks{
         fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
     const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
-        tell_rounded_types("simulate", file, options.model);
+        print_rounded_types("simulate", file, options.model);
         Result<std::vector<CostRecord>> measured =
             measure_costs(file, options.model, for_it, machine.value(), told);
         if (!measured) return measured.error();

@@ -1,7 +1,6 @@
 #include "launch/config/skip_config.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/core.h>
 
 #include "launch/config/field.hpp"
@@ -17,7 +16,7 @@ constexpr int kLayersMax = 1024;  // of a set that is checked before the model i
 int SkipConfig::count_of(int layers) const {
     const int open = std::max(layers - keep_first - keep_last, 0);
     const int each = choose == SkipChoice::Programme ? 1 : 2;
-    return static_cast<int>(std::lround(ratio * each * open));
+    return skipped_of(ratio, each * open);
 }
 
 Result<SkipSet> SkipConfig::set_of(int layers, std::string_view table) const {
@@ -39,7 +38,7 @@ std::vector<Field> fields_of(SkipConfig& skip) {
          "says, or a set such as `attn:1,3,5-9 mlp:2,4`"},
         {"skip_ratio", number(skip.ratio, 0, 1),
          "`uniform`: share of the sub-layers that may be skipped (of the layers with `choose = "
-         "\"programme\"`)"},
+         "\"programme\"`), rounded down, at least one"},
         {"keep_first", number(skip.keep_first, 0, kLayersMax),
          "first layers that `uniform` and `choose` never skip"},
         {"keep_last", number(skip.keep_last, 0, kLayersMax), "last layers, likewise"},

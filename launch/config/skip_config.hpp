@@ -29,7 +29,7 @@ struct SkipConfig {
     int interval = 1;  // verdicts between two choices
 
     [[nodiscard]] bool uniform() const { return set == kUniformSkip; }
-    /// What `ratio` means in a model of `layers` layers: whole layers with Programme, else sub-layers.
+    /// What `ratio` means in a model of `layers` layers (skipped_of()): whole layers with Programme, else sub-layers.
     [[nodiscard]] int count_of(int layers) const;
     /// The set to begin with. Errors: BadArgument naming `table` ("[draft]"), key and value, for layers
     /// that the model has not.

@@ -65,19 +65,12 @@ std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
 }
 
 std::string StageSizes::rounded(const Placement& placement) const {
-    const auto line = [&](const ModelFile& file, bool on_gpu) {
-        const std::string text = rounded_types_text(file, backend_.dtype, on_gpu);
+    const auto line = [&](const ModelFile& file) {
+        const std::string text = rounded_types_text(file, backend_.dtype);
         return text.empty() ? text : visible(file.path() + ": " + text, kLineShownBytesMax) + "\n";
     };
-    const bool gpu =
-        std::any_of(placement.stages.begin(), placement.stages.end(), [](const PlacedStage& stage) {
-            return stage.role == StageRole::Segment && stage.device.gpu;
-        });
-    std::string text = line(*file_, gpu);
-    if (!draft_ || !placement.draft()) return text;
-    const bool draft_gpu = placement.stage(*placement.draft()).device.gpu.has_value();
-    // A draft from the target's own file is computed as the target is, unless its device is of another kind.
-    if (draft_->own || draft_gpu != gpu) text += line(draft_->file(*file_), draft_gpu);
+    std::string text = line(*file_);
+    if (draft_ && draft_->own && placement.draft()) text += line(draft_->file(*file_));
     return text;
 }
 

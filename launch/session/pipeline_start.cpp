@@ -83,6 +83,7 @@ Status check_self_draft(const PipelineConfig& config,
     Status status = plan.ok() ? Status{} : Status{plan.error()};
     if (status.ok())
         status = check_first_segment(plan.value().options, placement.stages.front().layers.last);
+    if (status.ok()) status = check_state_kept(config.self_draft->search, "[self_draft]");
     if (status.ok()) return {};
     return Error{status.error().code, config.file + ": " + status.error().what};
 }
@@ -92,8 +93,10 @@ Status check_draft_search(const PipelineConfig& config, const ModelFile& file) {
     if (!config.draft || !config.draft->searches()) return {};
     const Result<SearchTrialOptions> search =
         plan_search(config.draft->skip, config.draft->search, file.config().layers, "[draft]");
-    if (search.ok()) return {};
-    return Error{search.error().code, config.file + ": " + search.error().what};
+    Status status = search.ok() ? Status{} : Status{search.error()};
+    if (status.ok()) status = check_state_kept(config.draft->search, "[draft]");
+    if (status.ok()) return {};
+    return Error{status.error().code, config.file + ": " + status.error().what};
 }
 
 }  // namespace

@@ -139,14 +139,6 @@ PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
     return packed_type(rounded_anew ? StoredType::Q8_0 : tensor.type, dtype, use);
 }
 
-PackedType gpu_packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
-    const PackedType packed = packed_type(tensor, dtype, use);
-    if (!is_block_type(packed)) return packed;
-    const bool four_bits =
-        packed == PackedType::Q4K || (dtype == Dtype::Q4 && use == MatrixUse::Layer);
-    return four_bits ? PackedType::Q4 : PackedType::Int8;
-}
-
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
     if (heads.size() > kHeadsMax)
         return bad(

@@ -44,9 +44,6 @@ enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
 [[nodiscard]] PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use);
 /// The same of a tensor. One that is stored in blocks and has a LoRA merged counts as Q8_0.
 [[nodiscard]] PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
-/// The same on a GPU, which has no types of its own for blocks: q4 for Q4_K, and in layers under q4; otherwise
-/// int8.
-[[nodiscard]] PackedType gpu_packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
 
 struct CpuOptions {
     Dtype dtype = Dtype::Auto;
@@ -64,7 +61,7 @@ struct CpuOptions {
     std::vector<HeadSpec> heads{};          // HeadId 1, 2, ...: they need the head's weights too
     std::optional<AdapterSpec> adapter{};   // after the segment's last layer
     std::optional<std::uint64_t> random{};  // seed of weights that the model has no bytes for
-                                            // (model/weights/synthetic_model.hpp)
+                                            // (model/weights/synthetic/synthetic_model.hpp)
     SublayerMask skipped{};  // sub-layers that every row skips: neither their weights nor their
                              // keys and values have a place
     std::function<void(double)> progress{};  // called on the caller's thread with 0 .. 1

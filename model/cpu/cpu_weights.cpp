@@ -10,8 +10,8 @@
 #include "model/cpu/synthetic_tile.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/weights/message_text.hpp"
-#include "model/weights/synthetic_model.hpp"
-#include "model/weights/synthetic_rows.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {

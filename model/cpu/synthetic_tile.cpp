@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/weights/synthetic_rows.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {}  // namespace

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline {
 namespace {

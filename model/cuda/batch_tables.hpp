@@ -14,7 +14,7 @@
 #include <span>
 
 #include "model/kernels/cuda/attention_plan.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/rows.hpp"
 

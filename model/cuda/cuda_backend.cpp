@@ -9,7 +9,7 @@
 #include "model/cuda/cuda_forward.hpp"
 #include "model/cuda/cuda_refusals.hpp"
 #include "model/cuda/cuda_weights.hpp"
-#include "model/kernels/cuda/gemm_blas.hpp"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
 
 namespace paceline {
@@ -318,16 +318,18 @@ int kv_layers(const CudaOptions& options) {
     return KvLayers{options.first_layer, options.last_layer, options.skipped}.count();
 }
 
-MemoryUse use_of(const ModelConfig& config, const CudaOptions& options, std::uint64_t weights) {
+MemoryUse use_of(const ModelConfig& config,
+                 const CudaOptions& options,
+                 const CudaWeights& weights) {
     MemoryUse use;
-    use.weight_bytes = weights;
+    use.weight_bytes = weights.bytes();
     use.kv_bytes = CudaCache::bytes_of(options.kv, kv_layers(options), config.kv_heads,
                                        config.head_dim, options.kv_slots);
     if (options.adapter) {
         use.kv_bytes += CudaCache::bytes_of(options.kv, 1, options.adapter->kv_heads,
                                             options.adapter->head_dim, options.kv_slots);
     }
-    use.workspace_bytes = CudaForward::workspace_bytes(config, options);
+    use.workspace_bytes = CudaForward::workspace_bytes(config, options, weights.splits_gates());
     use.pinned_bytes = CudaForward::pinned_bytes(config, options);
     return use;
 }
@@ -354,7 +356,7 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
         return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     parts->fingerprint = file.fingerprint();
     parts->weights = CudaWeights::plan(file, options);
-    parts->use = use_of(parts->config, options, parts->weights->bytes());
+    parts->use = use_of(parts->config, options, *parts->weights);
     const MemoryUse& use = parts->use;
     if (device_bytes(options, use) > parts->device.free_bytes)
         return no_room(options, parts->device, use);
@@ -389,7 +391,7 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
 
 MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& given) {
     const CudaOptions options = resolved(file.config(), given);
-    return use_of(file.config(), options, CudaWeights::plan(file, options)->bytes());
+    return use_of(file.config(), options, *CudaWeights::plan(file, options));
 }
 
 Result<std::unique_ptr<CudaBackend>> make_cuda_backend(const ModelFile& file,

@@ -234,7 +234,7 @@ NextInput CudaForward::input_for(const float* norm, const DeviceMatrix& product)
 
 NextInput CudaForward::input_of_sublayer(int sublayer) const {
     const CudaLayer& layer = weights_.layer(sublayer / 2);
-    return sublayer % 2 == 0 ? input_for(layer.attention.norm, layer.attention.qkv)
+    return sublayer % 2 == 0 ? input_for(layer.attention.norm, layer.attention.qkv.front())
                              : input_for(layer.ffn_norm, layer.gate_up);
 }
 
@@ -267,10 +267,15 @@ void CudaForward::attention(const CudaAttention& of,
                             const NextInput& next) {
     const int q_dim = of.heads * of.head_dim;
     const int width = q_dim + 2 * of.kv_heads * of.head_dim;
-    GemmArgs qkv = product(of.qkv, at_.input, padded_inputs(config_.dim), true);
-    qkv.finish.out = at_.qkv;
-    qkv.finish.out_stride = width;
-    multiply(qkv);
+    float* columns = at_.qkv;
+    for (const DeviceMatrix& part : of.qkv) {
+        GemmArgs qkv = product(part, at_.input, padded_inputs(config_.dim), true);
+        qkv.finish.out = columns;
+        qkv.finish.out_stride = width;
+        qkv.finish.norm.ready = columns != at_.qkv;
+        multiply(qkv);
+        columns += part.outputs;
+    }
 
     cuda::RotateArgs rotate;
     rotate.qkv = at_.qkv;
@@ -330,7 +335,15 @@ void CudaForward::attention(const CudaAttention& of,
 
 void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
     GemmArgs gate_up = product(layer.gate_up, at_.input, padded_inputs(config_.dim), true);
-    gate_up.finish.kind = cuda::FinishKind::Gated;
+    if (!layer.gate_up.paired) {
+        gate_up.finish.out = at_.gates;
+        gate_up.finish.out_stride = config_.ffn_dim;
+        multiply(gate_up);
+        gate_up.weights = layer.up;
+        gate_up.finish.norm.ready = true;
+    }
+    gate_up.finish.kind =
+        layer.gate_up.paired ? cuda::FinishKind::Gated : cuda::FinishKind::GatedBy;
     gate_up.finish.next.x = at_.gated;
     gate_up.finish.next.stride = padded_inputs(config_.ffn_dim);
     gate_up.finish.next.wide = cuda::takes_floats(layer.down);
@@ -352,7 +365,7 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
     const CudaAttention& adapter = weights_.adapter();
     give_hidden(states.in);
     send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
-    const NextInput input = input_for(adapter.norm, adapter.qkv);
+    const NextInput input = input_for(adapter.norm, adapter.qkv.front());
     cuda::launch_ready(
         stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
     attention(adapter, *adapter_cache_, 0, input);

@@ -5,8 +5,9 @@
 //
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
 // launches, one more where a row sees more than one split, two more in batches whose norms have kernels
-// of their own. Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a
-// stretch of the whole segment is recorded as a graph for its size (GraphKey) and replayed from then on.
+// of their own, and up to three more where a file stores q, k and v, or gate and up, in different types.
+// Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a stretch of the
+// whole segment is recorded as a graph for its size (GraphKey) and replayed from then on.
 //
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
 //                                                              a cancelled call: rows = 0
@@ -37,7 +38,7 @@
 #include "model/cuda/cuda_weights.hpp"
 #include "model/cuda/rotation_table.hpp"
 #include "model/kernels/cuda/attention.hpp"
-#include "model/kernels/cuda/gemm_blas.hpp"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/kv_layers.hpp"
@@ -103,8 +104,10 @@ inline constexpr int kKeptBatches = 3;
 
 class CudaForward {
 public:
-    /// Bytes that make() takes of the device, and of pinned memory.
-    static std::uint64_t workspace_bytes(const ModelConfig& config, const CudaOptions& options);
+    /// Bytes that make() takes of the device, and of pinned memory. `splits_gates`: CudaWeights::splits_gates().
+    static std::uint64_t workspace_bytes(const ModelConfig& config,
+                                         const CudaOptions& options,
+                                         bool splits_gates);
     static std::uint64_t pinned_bytes(const ModelConfig& config, const CudaOptions& options);
     /// Keys that a row can see, in whole splits of attention: positions are below it.
     static int context_of(const ModelConfig& config, const CudaOptions& options);
@@ -234,6 +237,7 @@ private:
         float* qkv = nullptr;      // [rows][q + k + v]
         void* mixed = nullptr;     // [rows][padded q]: of attention's out
         void* gated = nullptr;     // [rows][padded ffn]: of down
+        float* gates = nullptr;    // [rows][ffn]; if a layer has gate and up as two products
         float* partials = nullptr;
         std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
         float* products = nullptr;  // [rows][gate + up, or dim]
@@ -250,6 +254,7 @@ private:
     static BatchLimits limits_of(const ModelConfig& config, const CudaOptions& options);
     static std::uint64_t place(const ModelConfig& config,
                                const CudaOptions& options,
+                               bool splits_gates,
                                std::byte* base,
                                Workspace& to);
 

@@ -1,9 +1,7 @@
-// CudaOptions: what a backend on a GPU is made of, and which type its weights get.
+// CudaOptions: what a backend on a GPU is made of.
 //
 // The dtype rules are those of model/cpu/cpu_options.hpp: the same --dtype means the same weights
-// on both. F16 becomes bf16, and so does f32 in a file whose other matrices are something else.
-// Matrices that are multiplied in one launch (q k v; gate and up) get one type; where a file stores
-// them in different ones, bf16.
+// on both. But float32 becomes bf16 in a file whose other matrices are something else.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +12,7 @@
 #include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/rows.hpp"
 #include "model/rows.hpp"
 
@@ -38,14 +36,11 @@ struct CudaOptions {
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // after the segment's last layer
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
-                                             // (model/weights/synthetic_model.hpp)
+                                             // (model/weights/synthetic/synthetic_model.hpp)
     SublayerMask skipped{};                  // as CpuOptions::skipped
     std::function<void(double)> progress{};  // called with 0 .. 1 while weights are loaded
 };
 
-[[nodiscard]] cuda::WeightType weight_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
-/// One type for matrices that are multiplied together: theirs if it is the same, else bf16.
-[[nodiscard]] cuda::WeightType joined_type(cuda::WeightType a, cuda::WeightType b);
 [[nodiscard]] cuda::CacheType cache_type(KvType type);
 
 }  // namespace paceline

@@ -57,7 +57,7 @@ std::uint64_t recording_bytes(const CudaOptions& options) {
     // have a recording for each of attention's tile counts: 1, 2 and 4. Larger batches have one tile
     // count a size (tested).
     constexpr std::uint64_t kRecordings = 2 * 6;
-    constexpr std::uint64_t kLaunchesALayer = 9;
+    constexpr std::uint64_t kLaunchesALayer = 12;  // at most (cuda_forward.hpp)
     constexpr std::uint64_t kLaunchBytes = 8192;
     if (!options.graphs) return 0;
     return kRecordings * kLaunchesALayer * kLaunchBytes *

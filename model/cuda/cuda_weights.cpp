@@ -9,7 +9,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cuda/random.hpp"
-#include "model/weights/synthetic_rows.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::uint64_t kAlignment = 256;
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20U;
 constexpr unsigned kFillersMax = 8;
 
-/// A matrix that is given as numbers, as a tensor.
+/// A matrix of floats in memory as a tensor.
 TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
     TensorView tensor{"given", StoredType::F32, rows, cols};
     tensor.data = std::as_bytes(std::span{values}).data();
@@ -107,7 +107,7 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
 /// of the file's are, whatever part of it this segment has; else they become bf16.
 bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
     const auto is_float = [&](const TensorView& tensor, MatrixUse use) {
-        return weight_type(tensor, dtype, use) == WeightType::F32;
+        return packed_type(tensor, dtype, use) == WeightType::F32;
     };
     for (int l = 0; l < file.config().layers; ++l) {
         const LayerTensors& layer = file.layer(l);
@@ -120,8 +120,25 @@ bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
 }
 
 WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse use) const {
-    const WeightType type = weight_type(tensor, dtype, use);
+    const WeightType type = packed_type(tensor, dtype, use);
     return type == WeightType::F32 && !floats_ ? WeightType::BF16 : type;
+}
+
+void CudaWeights::plan_qkv(const std::vector<TensorView>& tensors,
+                           const std::vector<WeightType>& types,
+                           CudaAttention& to) {
+    struct Run {
+        WeightType type;
+        std::vector<TensorView> tensors;
+    };
+    std::vector<Run> runs;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (i == 0 || types[i] != types[i - 1]) runs.push_back({types[i], {}});
+        runs.back().tensors.push_back(tensors[i]);
+    }
+    to.qkv.resize(runs.size());  // their places are kept
+    for (std::size_t i = 0; i < runs.size(); ++i)
+        add(MatrixFeed{runs[i].type, std::move(runs[i].tensors)}, to.qkv[i]);
 }
 
 void CudaWeights::plan_attention(const ModelFile& file,
@@ -133,8 +150,7 @@ void CudaWeights::plan_attention(const ModelFile& file,
         return type_of(tensor, dtype, MatrixUse::Layer);
     };
     add_vector(file, from.attn_norm, to.norm);
-    const WeightType qkv = joined_type(joined_type(type(from.q), type(from.k)), type(from.v));
-    add(MatrixFeed{qkv, {from.q, from.k, from.v}}, to.qkv);
+    plan_qkv({from.q, from.k, from.v}, {type(from.q), type(from.k), type(from.v)}, to);
     add(MatrixFeed{type(from.attn_out), {from.attn_out}}, to.out);
     if (config.qkv_bias) {
         std::vector<float> bias;
@@ -162,8 +178,13 @@ void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions
     if (!options.skipped.skips(2 * index)) plan_attention(file, from, to.attention, options.dtype);
     if (options.skipped.skips(2 * index + 1)) return;
     add_vector(file, from.ffn_norm, to.ffn_norm);
-    add(MatrixFeed::paired(joined_type(type(from.gate), type(from.up)), from.gate, from.up),
-        to.gate_up);
+    if (type(from.gate) == type(from.up)) {
+        add(MatrixFeed::paired(type(from.gate), from.gate, from.up), to.gate_up);
+    } else {
+        splits_gates_ = true;
+        add(MatrixFeed{type(from.gate), {from.gate}}, to.gate_up);
+        add(MatrixFeed{type(from.up), {from.up}}, to.up);
+    }
     add(MatrixFeed{type(from.down), {from.down}}, to.down);
 }
 
@@ -224,10 +245,9 @@ void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
     const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
     const int q_dim = spec.heads * spec.head_dim;
     const int kv_dim = spec.kv_heads * spec.head_dim;
-    add(MatrixFeed{type,
-                   {tensor_of(spec.q, q_dim, dim), tensor_of(spec.k, kv_dim, dim),
-                    tensor_of(spec.v, kv_dim, dim)}},
-        adapter_.qkv);
+    plan_qkv({tensor_of(spec.q, q_dim, dim), tensor_of(spec.k, kv_dim, dim),
+              tensor_of(spec.v, kv_dim, dim)},
+             {type, type, type}, adapter_);
     add(MatrixFeed{type, {tensor_of(spec.attn_out, dim, q_dim)}}, adapter_.out);
     add(spec.attn_norm, adapter_.norm);
     adapter_.heads = spec.heads;
@@ -246,7 +266,7 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const Cuda
     // All places are assigned before pointers to them are made.
     weights.layers_.resize(static_cast<std::size_t>(options.last_layer - options.first_layer));
     weights.heads_.resize(options.heads.size());
-    weights.items_.reserve(12 * weights.layers_.size() + 5 * weights.heads_.size() + 16);
+    weights.items_.reserve(15 * weights.layers_.size() + 5 * weights.heads_.size() + 16);
     for (int l = options.first_layer; l < options.last_layer; ++l)
         weights.plan_layer(file, l, options);
     weights.plan_vocabulary(file, options);
@@ -319,7 +339,9 @@ Status CudaWeights::load(const ModelFile& file, const CudaOptions& options, cuda
     };
     for (const Item& item : items_) {
         const bool synthetic = item.feed != nullptr && item.feed->tensors().front().data == nullptr;
-        if (!synthetic) {
+        const bool on_host = synthetic && is_block_type(item.feed->shape().type) && options.random;
+        if (on_host) item.feed->use_synthetic_rows(*options.random);
+        if (!synthetic || on_host) {
             copy(item, staging, stream, done);
         } else if (options.random) {
             cuda::launch_random(stream, item.feed->at(memory_.data() + item.offset),

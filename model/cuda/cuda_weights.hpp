@@ -1,7 +1,7 @@
 // CudaWeights: the weights of one segment in device memory.
 //
 // plan() decides types and places without touching a device, so that memory is accounted before it
-// allocated; load() copies each matrix through two pinned buffers: the host's threads fill one while the
+// is allocated; load() copies each matrix through two pinned buffers: the host's threads fill one while the
 // other is being copied. Matrices that a kernel can read as stored are not packed.
 //
 // Owns the device memory. Immutable after load().
@@ -21,9 +21,12 @@
 
 namespace paceline {
 
-/// What one attention sub-layer needs; q, k and v are one product.
+/// What one attention sub-layer needs.
 struct CudaAttention {
-    cuda::DeviceMatrix qkv, out;
+    // q, k and v as one product. Where their types differ, neighbours of equal type share a product; columns of the
+    // results follow one another in this order.
+    std::vector<cuda::DeviceMatrix> qkv;
+    cuda::DeviceMatrix out;
     const float* norm = nullptr;  // [dim]
     const float* bias = nullptr;  // [q + k + v]; nullptr: none
     const float* q_norm = nullptr;
@@ -35,7 +38,10 @@ struct CudaAttention {
 
 struct CudaLayer {
     CudaAttention attention;
+    // Gate and up side by side, one product. Where their types differ, gate_up is gate alone (not paired) and `up`
+    // has values.
     cuda::DeviceMatrix gate_up, down;
+    cuda::DeviceMatrix up;
     const float* ffn_norm = nullptr;
 };
 
@@ -66,6 +72,8 @@ public:
     [[nodiscard]] const CudaLayer& layer(int index) const {
         return layers_[static_cast<std::size_t>(index - first_layer_)];
     }
+    /// Whether a layer has gate and up as two products.
+    [[nodiscard]] bool splits_gates() const { return splits_gates_; }
     [[nodiscard]] bool has_embedding() const { return has_embedding_; }
     [[nodiscard]] const cuda::DeviceMatrix& embedding() const { return embedding_; }
     /// The target's own, if the segment has it.
@@ -98,6 +106,9 @@ private:
     [[nodiscard]] cuda::WeightType type_of(const TensorView& tensor,
                                            Dtype dtype,
                                            MatrixUse use) const;
+    void plan_qkv(const std::vector<TensorView>& tensors,
+                  const std::vector<cuda::WeightType>& types,
+                  CudaAttention& to);
     void plan_attention(const ModelFile& file,
                         const LayerTensors& from,
                         CudaAttention& to,
@@ -119,6 +130,7 @@ private:
     int first_layer_ = 0;
     std::vector<CudaLayer> layers_;
     bool floats_ = false;  // float32 matrices stay so
+    bool splits_gates_ = false;
     bool has_embedding_ = false;
     bool has_adapter_ = false;
     cuda::DeviceMatrix embedding_;

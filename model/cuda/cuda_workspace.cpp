@@ -97,6 +97,7 @@ BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions&
 
 std::uint64_t CudaForward::place(const ModelConfig& config,
                                  const CudaOptions& options,
+                                 bool splits_gates,
                                  std::byte* base,
                                  Workspace& to) {
     std::uint64_t used = 0;
@@ -117,6 +118,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     take_input(to.input, rows, config.dim);
     take_input(to.mixed, rows, most.q);
     take_input(to.gated, rows, config.ffn_dim);
+    take(to.gates, splits_gates ? rows * size_of(config.ffn_dim) : 0, 4);
     take(to.squares, rows * size_of(cuda::tiles_of(cuda::padded_inputs(config.dim))), 4);
     take(to.factors, rows, 4);
     take(to.qkv, rows * size_of(most.qkv), 4);
@@ -144,9 +146,11 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     return used;
 }
 
-std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config, const CudaOptions& options) {
+std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config,
+                                           const CudaOptions& options,
+                                           bool splits_gates) {
     Workspace nowhere;
-    return place(config, options, nullptr, nowhere) +
+    return place(config, options, splits_gates, nullptr, nowhere) +
            BatchTables::device_bytes(limits_of(config, options)) +
            RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
 }
@@ -164,7 +168,7 @@ std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOpt
 
 CudaForward::Made CudaForward::make(const CudaOptions& options) {
     Workspace nowhere;
-    const std::uint64_t bytes = place(config_, options, nullptr, nowhere);
+    const std::uint64_t bytes = place(config_, options, weights_.splits_gates(), nullptr, nowhere);
     if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
         !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_))
         return Made::NoPinnedMemory;
@@ -175,7 +179,7 @@ CudaForward::Made CudaForward::make(const CudaOptions& options) {
     // What is after the last input of a row stays zero.
     stream_.fill(memory_.data(), 0, bytes);
     stream_.finish();
-    place(config_, options, memory_.data(), at_);
+    place(config_, options, weights_.splits_gates(), memory_.data(), at_);
     if (!options.exact) blas_ = std::make_unique<cuda::Blas>(stream_, at_.blas);
     return Made::All;
 }

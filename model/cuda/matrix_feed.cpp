@@ -10,50 +10,48 @@
 
 #include "ipc/base/check.hpp"
 #include "model/weights/finite.hpp"
+#include "model/weights/gguf/gguf_codes.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/quantise.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 namespace paceline {
 namespace {
 
-using cuda::QuantGroup;
 using cuda::WeightType;
 
 constexpr int kGroupInputs = 32;
 
-bool is_row_major(WeightType type) {
-    return type == WeightType::F32 || type == WeightType::BF16;
+/// Quantises a group of `x`; codes and scales as a file's blocks have them.
+StoredCodes made_codes(WeightType type, const float* x, int count) {
+    const bool int8 = type == WeightType::Int8;
+    const QuantisedGroup from = int8 ? quantise_int8(x, count) : quantise_q4(x, count);
+    StoredCodes codes;
+    codes.d = from.scale;
+    codes.minimum = from.minimum;
+    for (std::size_t i = 0; i < codes.codes.size(); ++i)
+        codes.codes[i] = static_cast<std::uint8_t>(from.q[i] + (int8 ? 128 : 0));
+    return codes;
 }
 
-QuantGroup quant_group(const QuantisedGroup& from) {
-    QuantGroup to;
-    std::copy(std::begin(from.q), std::end(from.q), to.q);
-    to.scale = from.scale;
-    to.minimum = from.minimum;
-    return to;
-}
-
-/// Whether blocks of the stored type are groups of `type` as they stand; those of a merged matrix are not.
-bool keeps(const TensorView& tensor, WeightType type) {
-    if (tensor.added != nullptr) return false;
-    return type == WeightType::Int8 ? has_int8_form(tensor.type)
-                                    : type == WeightType::Q4 && has_q4_form(tensor.type);
-}
-
-/// Nothing: the group has to be made of its numbers.
-std::optional<QuantGroup> stored_group(const TensorView& tensor,
-                                       std::int64_t row,
-                                       int group,
-                                       WeightType type) {
-    const std::optional<QuantisedGroup> stored = type == WeightType::Int8
-                                                     ? stored_int8_group(tensor, row, group)
-                                                     : stored_q4_group(tensor, row, group);
+/// The file's group as int8 without rounding; nothing if its type or its scale does not allow that.
+std::optional<StoredCodes> fitting_codes(const TensorView& tensor,
+                                         std::int64_t row,
+                                         int group,
+                                         WeightType type) {
+    if (type != WeightType::Int8 || tensor.added != nullptr || !has_int8_form(tensor.type))
+        return std::nullopt;
+    const std::optional<QuantisedGroup> stored = stored_int8_group(tensor, row, group);
     if (!stored) return std::nullopt;
-    return quant_group(*stored);
+    StoredCodes codes;
+    codes.d = stored->scale;
+    for (std::size_t i = 0; i < codes.codes.size(); ++i)
+        codes.codes[i] = static_cast<std::uint8_t>(stored->q[i] + 128);
+    return codes;
 }
 
-/// Of a row that has just been copied.
+/// Whether the bf16 numbers of a copied row are finite.
 bool finite_bfloats(const std::byte* row, std::size_t count) {
     bool finite = true;
     for (std::size_t i = 0; i < count; ++i) {
@@ -65,12 +63,6 @@ bool finite_bfloats(const std::byte* row, std::size_t count) {
 }
 
 }  // namespace
-
-QuantGroup quantised(WeightType type, const float* values, int count) {
-    const QuantisedGroup from =
-        type == WeightType::Q4 ? quantise_q4(values, count) : quantise_int8(values, count);
-    return quant_group(from);
-}
 
 MatrixFeed::MatrixFeed(WeightType type, std::vector<TensorView> tensors)
     : tensors_{std::move(tensors)} {
@@ -98,19 +90,19 @@ MatrixFeed MatrixFeed::paired(WeightType type, const TensorView& gate, const Ten
 void MatrixFeed::measure() {
     shape_.inputs = static_cast<int>(tensors_.front().cols);
     shape_.stride = (shape_.inputs + kGroupInputs - 1) / kGroupInputs * kGroupInputs;
-    if (is_row_major(shape_.type)) {
+    if (cuda::is_row_major(shape_.type)) {
         pieces_ = shape_.paired ? 2 * shape_.outputs : shape_.outputs;
         piece_bytes_ = static_cast<std::size_t>(shape_.stride) * cuda::input_bytes(shape_.type);
         return;
     }
     pieces_ = shape_.tiles();
-    piece_bytes_ = cuda::records_bytes(shape_.type, 1, shape_.inputs);
+    piece_bytes_ = cuda::tile_bytes(shape_.type, shape_.inputs);
 }
 
 cuda::DeviceMatrix MatrixFeed::at(const std::byte* base) const {
     cuda::DeviceMatrix matrix = shape_;
     matrix.values = base;
-    if (matrix.paired && is_row_major(matrix.type))
+    if (matrix.paired && cuda::is_row_major(matrix.type))
         matrix.second = base + static_cast<std::size_t>(matrix.outputs) * piece_bytes_;
     return matrix;
 }
@@ -119,7 +111,7 @@ std::string MatrixFeed::fill(int first, int last, std::byte* out) const {
     std::optional<Place> wrong;
     for (int piece = first; piece < last; ++piece, out += piece_bytes_) {
         const std::optional<Place> here =
-            is_row_major(shape_.type) ? fill_row(piece, out) : fill_tile(piece, out);
+            cuda::is_row_major(shape_.type) ? fill_row(piece, out) : fill_tile(piece, out);
         if (here) wrong = here;
     }
     if (!wrong) return {};
@@ -163,7 +155,7 @@ std::optional<MatrixFeed::Place> MatrixFeed::fill_row(int output, std::byte* out
 }
 
 std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out) const {
-    std::memset(out, 0, piece_bytes_);
+    cuda::empty_tile(shape_.type, shape_.inputs, out);
     std::optional<Place> wrong;
     const auto put = [&](int output, int o) {
         const Place from = place_of(output);
@@ -179,29 +171,54 @@ std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out)
     return wrong;
 }
 
-/// One output's groups into place `o` of a tile.
+/// Writes the groups of one output to place `o` of a tile.
 bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
-    const int steps = cuda::steps_of(shape_.type, shape_.inputs);
+    const TensorView& tensor = *from.tensor;
+    if (tensor.added == nullptr && tensor.type == stored_type(shape_.type))
+        return copy_row(from, o, tile);
+    PACE_CHECK(shape_.type == WeightType::Int8 || shape_.type == WeightType::Q4,
+               "a block type holds blocks of its own stored type alone");
     const int groups = (shape_.inputs + kGroupInputs - 1) / kGroupInputs;
-    const bool kept = keeps(*from.tensor, shape_.type);
     thread_local std::vector<float> values;
-    values.clear();
-    bool finite = true;
-    const auto made_anew = [&](int first) {
-        if (values.empty()) {
-            values.resize(static_cast<std::size_t>(shape_.inputs));
-            dequantize_row(*from.tensor, from.row, values);
-            finite = finite && all_finite(values);
-        }
-        return quantised(shape_.type, values.data() + first,
-                         std::min(kGroupInputs, shape_.inputs - first));
-    };
+    values.resize(static_cast<std::size_t>(shape_.inputs));
+    dequantize_row(tensor, from.row, values);
+    bool finite = all_finite(values);
     for (int group = 0; group < groups; ++group) {
-        std::optional<QuantGroup> stored;
-        if (kept) stored = stored_group(*from.tensor, from.row, group, shape_.type);
-        const QuantGroup numbers = stored ? *stored : made_anew(group * kGroupInputs);
-        finite = finite && is_finite_half(numbers.scale) && is_finite_half(numbers.minimum);
-        cuda::put_group(shape_.type, numbers, o, group, steps, tile);
+        const int first = group * kGroupInputs;
+        std::optional<StoredCodes> codes = fitting_codes(tensor, from.row, group, shape_.type);
+        if (!codes)
+            codes = made_codes(shape_.type, values.data() + first,
+                               std::min(kGroupInputs, shape_.inputs - first));
+        finite = finite && is_finite_group(shape_.type, *codes);
+        cuda::put_group(shape_.type, *codes, o, group, shape_.inputs, tile);
+    }
+    return finite;
+}
+
+/// The blocks of a row; valid until this thread calls it again.
+const std::byte* MatrixFeed::blocks_of(const Place& from) const {
+    const TensorView& tensor = *from.tensor;
+    if (!seed_) return tensor.row(from.row);
+    thread_local std::vector<std::byte> made;
+    made.resize(tensor.bytes / static_cast<std::size_t>(tensor.rows));
+    random_row(tensor.type, random_seed(*seed_, tensor.name), from.row,
+               static_cast<int>(tensor.cols), made);
+    return made.data();
+}
+
+/// put_row() for a row whose stored type is the one that shape_.type keeps.
+bool MatrixFeed::copy_row(const Place& from, int o, std::byte* tile) const {
+    const TypeTraits shape = traits(from.tensor->type);
+    const int in_block = static_cast<int>(shape.block_elements) / kGroupInputs;
+    const std::byte* block = blocks_of(from);
+    bool finite = true;
+    for (int group = 0; group < shape_.inputs / kGroupInputs; ++group) {
+        StoredCodes codes;
+        stored_codes(from.tensor->type, std::span{&block, 1}, group % in_block,
+                     std::span{&codes, 1});
+        finite = finite && is_finite_group(shape_.type, codes);
+        cuda::put_group(shape_.type, codes, o, group, shape_.inputs, tile);
+        if (group % in_block + 1 == in_block) block += shape.block_bytes;
     }
     return finite;
 }

@@ -2,18 +2,20 @@
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
-// one tensor's rows (a short list). bf16 rows of a bf16 file are copied as they are.
+// one tensor's rows (a short list). bf16 rows of a bf16 file are copied unchanged; blocks of a file keep their codes
+// and scales, in another order.
 //
-// Borrows the tensors; immutable, so several threads may fill different pieces.
+// Borrows the tensors. Several threads may fill different pieces after use_synthetic_rows(), if that is called.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "model/kernels/cuda/gemm.hpp"
-#include "model/kernels/cuda/gemm_records.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/weights/tensor.hpp"
 
 namespace paceline {
@@ -26,6 +28,10 @@ public:
     MatrixFeed(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
     /// Two tensors of equal shape, to be computed side by side.
     static MatrixFeed paired(cuda::WeightType type, const TensorView& gate, const TensorView& up);
+
+    /// fill() generates the rows of these tensors, which have no bytes, from `seed` (model/weights/synthetic). For
+    /// block types, which cuda::launch_random() does not generate.
+    void use_synthetic_rows(std::uint64_t seed) { seed_ = seed; }
 
     /// The matrix without its address. A row-major paired one has its second half after the first.
     [[nodiscard]] const cuda::DeviceMatrix& shape() const { return shape_; }
@@ -52,17 +58,18 @@ private:
     // Each: a place whose numbers are not all finite.
     [[nodiscard]] std::optional<Place> fill_row(int output, std::byte* out) const;
     [[nodiscard]] std::optional<Place> fill_tile(int tile, std::byte* out) const;
-    [[nodiscard]] bool put_row(const Place& from, int o, std::byte* tile) const;  // all finite
+    // Each: whether all numbers are finite.
+    [[nodiscard]] bool put_row(const Place& from, int o, std::byte* tile) const;
+    [[nodiscard]] bool copy_row(const Place& from, int o, std::byte* tile) const;
+
+    [[nodiscard]] const std::byte* blocks_of(const Place& from) const;
 
     std::vector<TensorView> tensors_;
+    std::optional<std::uint64_t> seed_;  // of synthetic rows
     std::vector<std::int64_t> list_;
     cuda::DeviceMatrix shape_;
     int pieces_ = 0;
     std::size_t piece_bytes_ = 0;
 };
-
-/// A group of 32 numbers in `type`'s quants: exactly those of the block if it is stored that way,
-/// quantised anew otherwise (model/weights/quantise.hpp).
-[[nodiscard]] cuda::QuantGroup quantised(cuda::WeightType type, const float* values, int count);
 
 }  // namespace paceline

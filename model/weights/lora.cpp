@@ -11,7 +11,7 @@
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import subprocess
+import time
 import unittest
 
 from deeper_model import write_deeper
@@ -55,8 +57,13 @@ class DraftSearch(CliTest):
         never_end = [f"--logit-bias={token}=-inf" for token in range(3)]
         args = ["-n", "120", *never_end]
         plain = self.generate("-p", PROMPT, *args, model=self.model)[1]
-        stderr, stats, ids = self.run_figures(self.config(), *args)
-        self.assertEqual(ids, plain)
+        # Which trials fit into a run depends on the load of the machine, so the first runs may find no better set.
+        for _ in range(10):
+            stderr, stats, ids = self.run_figures(self.config(), *args)
+            self.assertEqual(ids, plain)
+            told = re.findall(r"drafts without (\d+) of 12 sub-layers from now on: ([a-z0-9:,\- ]+); matchness", stderr)
+            if told:
+                break
         found = stats["pipeline"]["draft_skip"]
         self.assertGreater(found["optimise_jobs"], 0)
         state = found["state"]
@@ -66,9 +73,8 @@ class DraftSearch(CliTest):
         self.assertGreater(state["skipped"], 0)
         self.assertRegex(stderr, r"(?m)^skipped by drafts +\d+ of 12 sub-layers; matchness [\d.]+, \d+ trials$")
         self.assertIn("attention  " + state["strip"]["attention"] + "\n", stderr)
-        told = re.findall(r"drafts without (\d+) of 12 sub-layers from now on: ([a-z0-9:,\- ]+); matchness", stderr)
-        if told:
-            self.assertEqual(told[-1], (str(state["skipped"]), state["skipped_set"]))
+        self.assertTrue(told, "no run has found another set")
+        self.assertEqual(told[-1], (str(state["skipped"]), state["skipped_set"]))
 
     def test_a_share_of_nothing_leaves_no_time_for_a_trial(self):
         none = SEARCH.replace("optimise_share = 1", "optimise_share = 0")
@@ -99,6 +105,33 @@ class DraftSearch(CliTest):
         self.assertEqual(first["layers"], LAYERS)
         following = self.kept_after(first["trials"] + 8)
         self.assertGreater(following["proposals"], first["proposals"])
+
+    def test_a_save_that_fails_is_one_warning_and_the_run_goes_on(self):
+        folder, stderr = self.folder / "kept", self.folder / "stderr"
+        # With these sets few candidates are right: the search does not end, and about ten states are written.
+        search = SEARCH.replace("window = 4", "window = 16").replace("skip_ratio = 0.4", "skip_ratio = 0.7")
+        config = self.config(rest=f'state = "{folder / "state"}"\n', search=search)
+        args = ["-n", "450", "--temp", "1.2", "--seed", "5", *[f"--logit-bias={token}=-inf" for token in range(3)]]
+        plain = self.generate("-p", PROMPT, *args, model=self.model)[0]
+        said = ""
+        for _ in range(10):
+            folder.mkdir()
+            with open(stderr, "wb") as file:
+                run = subprocess.Popen([BINARY, "run", "-m", self.model, "-p", PROMPT, "--config", config, "-q", *args],
+                                       stdout=subprocess.PIPE, stderr=file, env=environment())
+                while run.poll() is None and not (folder / "state").exists():
+                    time.sleep(0.001)
+                folder.rename(self.folder / "gone")
+                text = run.communicate(timeout=120)[0].decode()
+            shutil.rmtree(self.folder / "gone")
+            self.assertEqual(run.returncode, 0, stderr.read_text())
+            self.assertEqual(text, plain)
+            said = stderr.read_text()
+            if said:  # otherwise the run ended before its next save
+                break
+        self.assertEqual(len(re.findall(r"(?m)^paceline: draft\[\d+\] warning: \[draft\] state = ", said)), 1, said)
+        self.assertIn(f"{folder}/state", said)
+        self.assertIn("No such file or directory", said)
 
     def test_a_wrong_state_is_refused_with_file_table_and_key(self):
         config = self.config(rest=f'state = "{self.state}"\n')

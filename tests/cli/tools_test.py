@@ -225,7 +225,7 @@ class Bench(CliTest):
 
 class BlockTypes(CliTest):
     MODEL = str(Path(TINY).with_name("qwen3-k-mix.gguf"))
-    # Files in which GGUF mixes types are computed as they are; only --dtype or a GPU rounds.
+    # Blocks of every type are computed without rounding; only --dtype rounds.
     ROUNDED = "Q2_K is computed as int8 (to 8 bits)"
 
     def commands(self, dtype: str) -> dict[str, list[str]]:

@@ -12,8 +12,8 @@ from steps import Failure, Shell, Skip, Step
 
 SECTIONS = ["machine", "kernels", "backend", "links", "bench", "sanitizer", "parity", "loss", "peers",
             "equality"]
-SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-70b"]
-PEER_SHAPES = SHAPES[:3]  # 70B does not fit as a whole
+SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-8b-q4_k_m", "llama-70b"]
+PEER_SHAPES = SHAPES[:3]  # of bf16 weights; 70B does not fit as a whole
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PROMPT = "Why is the sky blue?"
 SPREAD = "every way to spread a product*"
@@ -160,7 +160,7 @@ def early_bench_steps(choice: Choice) -> list:
     if choice.emulated:
         return [bench_step(choice, "bench", "tiny", "copy,kernels,batches", 300)]
     steps = []
-    for shape in ("llama-8b", "smollm2-135m"):
+    for shape in ("llama-8b", "llama-8b-q4_k_m", "smollm2-135m"):
         if shape in choice.shapes:
             steps.append(bench_step(choice, "bench", shape, "copy,kernels,batches,drawing,goals", 180))
     return steps
@@ -171,7 +171,8 @@ def late_bench_steps(choice: Choice) -> list:
     if choice.emulated:
         return [blas, bench_step(choice, "bench", "tiny", "ladder,blas,costs", 300)]
     wanted = [("llama-8b", "ladder,blas", 240), ("llama-1b", "copy,kernels,batches,drawing,goals", 180),
-              ("llama-8b", "costs", 240), ("smollm2-135m", "ladder,blas,costs", 240), ("llama-1b", "costs", 240),
+              ("llama-8b-q4_k_m", "ladder", 240), ("llama-8b", "costs", 240),
+              ("smollm2-135m", "ladder,blas,costs", 240), ("llama-1b", "costs", 240),
               ("llama-70b", "kernels,costs", 300)]
     steps = [blas, *[bench_step(choice, "bench", *one) for one in wanted if one[0] in choice.shapes]]
     if choice.model is not None:

@@ -1,8 +1,6 @@
 #include "model/kernels/cpu/packed_blocks.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
@@ -92,19 +90,6 @@ void put_scales(const StoredCodes& from, ScaleForm form, int lane, const TileGro
     if (has_minimum(form)) to.head[kTileRows + lane] = negated(from.minimum);
 }
 
-/// What a code of a row of scale 1 without minimum stands for.
-float number_of(const BlockFormat& format, std::uint8_t code) {
-    switch (format.table) {
-        case CodeTable::None:
-            break;
-        case CodeTable::Iq4:
-            return kIq4Table[code];
-        case CodeTable::Mxfp4:
-            return kMxfp4Table[code];
-    }
-    return static_cast<float>(code - format.offset);
-}
-
 struct GroupScale {
     float scale;
     float minimum;  // is added
@@ -144,17 +129,6 @@ GroupScale scale_of(const TileGroup& from, ScaleForm form, int lane, int h) {
 }
 
 }  // namespace
-
-bool is_finite_power(PackedType type, const StoredCodes& group) {
-    const BlockFormat format = block_format(type);
-    constexpr std::uint8_t kNan =
-        255;  // as the OCP's MX formats have it; a kernel cannot scale by it
-    if (group.scales[0] == kNan) return false;
-    const float scale = mxfp4_scale(group.scales[0]);
-    return std::all_of(group.codes.begin(), group.codes.end(), [&](std::uint8_t code) {
-        return std::isfinite(scale * number_of(format, code));
-    });
-}
 
 StoredCodes empty_group(PackedType type) {
     StoredCodes group;
@@ -196,7 +170,7 @@ void get_group(const PackedMatrix& matrix, int row, int group, std::span<float> 
         const GroupScale of = scale_of(from, format.form, lane, h);
         const std::size_t first = kGroup / 2 * static_cast<std::size_t>(h);
         for (std::size_t k = first; k < first + kGroup / 2; ++k) {
-            const float product = of.scale * number_of(format, codes[k]);
+            const float product = of.scale * code_number(format, codes[k]);
             out[k] = has_minimum(format.form) ? product + of.minimum : product;
         }
     }

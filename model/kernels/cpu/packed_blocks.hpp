@@ -5,26 +5,16 @@
 // put_group() and get_group() also serve Int8 (codes of 8 bits) and Q4, whose groups stand as packed_matrix.hpp
 // draws them.
 //
-// A number of a block is a code of 2 to 6 bits; its value is `scale * (code - offset)`, or the code's entry
-// in a table times the scale, or `scale * code + minimum` (BlockFormat). A tile of 16 outputs is cut into
+// Codes and scales of each type: BlockFormat (model/weights/packed_type.hpp). A tile of 16 outputs is cut into
 // spans of head_groups() groups of 32 inputs, a span into units of unit_groups() groups; the last
 // span and the last unit may be shorter:
 //
 //     span:  | head: f16 d and -dmin, of 16 lanes each; without dmin the d of two blocks | unit | unit ...
-//     unit:  | scales of each group | codes of each group |
+//     unit:  | of each group scales [16], minima [16]; with a scale per 16 inputs scales [2][16] | codes of each group |
 //     codes of a group of 16 lanes, 4 k of a lane in each line of [16][4] uint8; code 4i + b of a lane:
 //       low plane   4 bits: line i / 2, low half of byte b where i is even, else the high half
 //                   2 bits: line i / 4, bits 2 (i % 4) of byte b
 //       top plane   2 bits: line i / 4, bits 2 (i % 4) of byte b;  1 bit: bit i of byte b
-//
-//     form             scales of a group                    value of a code's number n     types
-//     Half             [16] f16 d                           d n                            Q5_0, IQ4_NL
-//     HalfMinimum      [16] f16 d, [16] f16 m               d n + m                        Q5_1
-//     Power            [16] u8 e                            2^(e - 128) n                  MXFP4
-//     Block            [16] i8 s                            d s n                          IQ4_XS
-//     BlockHalves      [2][16] i8 s, one per 16 inputs      d s n                          Q3_K, Q6_K
-//     BlockMinimum     [16] u8 s, [16] u8 t                 d s n - dmin t                 Q4_K, Q5_K
-//     BlockMinima      [2][16] u8 s + 16 t, per 16 inputs   d s n - dmin t                 Q2_K
 //
 // Everything starts on a cache line. Pure functions.
 #pragma once
@@ -34,79 +24,9 @@
 #include <span>
 
 #include "model/kernels/cpu/packed_matrix.hpp"
-#include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_codes.hpp"
 
 namespace paceline {
-
-enum class ScaleForm : std::uint8_t {
-    Half,
-    HalfMinimum,
-    Power,
-    Block,
-    BlockHalves,
-    BlockMinimum,
-    BlockMinima
-};
-
-enum class CodeTable : std::uint8_t { None, Iq4, Mxfp4 };
-
-/// How a block type's numbers are made of codes and scales.
-struct BlockFormat {
-    int low_bits;  // 2, 4 or 8
-    int top_bits;  // 0, 1 or 2, above them
-    int offset;  // what is subtracted from a code, or from an entry of the table as kernels hold it
-    CodeTable table;
-    ScaleForm form;
-};
-
-[[nodiscard]] constexpr BlockFormat block_format(PackedType type) {
-    switch (type) {
-        case PackedType::Q5_0:
-            return {4, 1, 16, CodeTable::None, ScaleForm::Half};
-        case PackedType::Q5_1:
-            return {4, 1, 0, CodeTable::None, ScaleForm::HalfMinimum};
-        case PackedType::Q2K:
-            return {2, 0, 0, CodeTable::None, ScaleForm::BlockMinima};
-        case PackedType::Q3K:
-            return {2, 1, 4, CodeTable::None, ScaleForm::BlockHalves};
-        case PackedType::Q4K:
-            return {4, 0, 0, CodeTable::None, ScaleForm::BlockMinimum};
-        case PackedType::Q5K:
-            return {4, 1, 0, CodeTable::None, ScaleForm::BlockMinimum};
-        case PackedType::Q6K:
-            return {4, 2, 32, CodeTable::None, ScaleForm::BlockHalves};
-        case PackedType::IQ4NL:
-            return {4, 0, 128, CodeTable::Iq4, ScaleForm::Half};
-        case PackedType::IQ4XS:
-            return {4, 0, 128, CodeTable::Iq4, ScaleForm::Block};
-        case PackedType::MXFP4:
-            return {4, 0, 12, CodeTable::Mxfp4, ScaleForm::Power};
-        // Their groups stand in pairs (packed_matrix.hpp), codes and scales of a group as here.
-        case PackedType::Int8:
-            return {8, 0, 128, CodeTable::None, ScaleForm::Half};
-        case PackedType::Q4:
-            return {4, 0, 0, CodeTable::None, ScaleForm::HalfMinimum};
-        case PackedType::Q4Sym:
-            return {4, 0, 8, CodeTable::None, ScaleForm::Half};
-        case PackedType::F32:
-        case PackedType::BF16:
-            break;
-    }
-    return {};
-}
-
-/// Whether d, and dmin where there is one, stand in a head that 8 groups share.
-[[nodiscard]] constexpr bool has_head(ScaleForm form) {
-    return form >= ScaleForm::Block;
-}
-[[nodiscard]] constexpr bool has_minimum(ScaleForm form) {
-    return form == ScaleForm::HalfMinimum || form >= ScaleForm::BlockMinimum;
-}
-/// A scale per 16 inputs.
-[[nodiscard]] constexpr bool has_halves(ScaleForm form) {
-    return form == ScaleForm::BlockHalves || form == ScaleForm::BlockMinima;
-}
 
 inline constexpr int kBlockGroups = 8;  // groups of 32 that share d in a head
 inline constexpr int kLine = 64;        // bytes of 4 codes of 16 lanes, or of a head
@@ -170,14 +90,6 @@ struct GroupOffsets {
            static_cast<std::size_t>(units) *
                static_cast<std::size_t>(unit * scale_bytes(format.form)) +
            static_cast<std::size_t>(groups) * static_cast<std::size_t>(code_bytes(format));
-}
-
-/// is_finite_group() of a form whose scales are powers.
-[[nodiscard]] bool is_finite_power(PackedType type, const StoredCodes& group);
-/// Whether the numbers of a group of stored blocks are finite.
-[[nodiscard]] inline bool is_finite_group(PackedType type, const StoredCodes& group) {
-    if (block_format(type).form == ScaleForm::Power) return is_finite_power(type, group);
-    return is_finite_half(group.d) && is_finite_half(group.minimum);
 }
 
 /// What a lane without a row holds: its numbers are zeros.

@@ -14,41 +14,6 @@
 namespace paceline {
 namespace {
 
-struct Kept {
-    PackedType packed;
-    StoredType stored;
-    std::string_view name;
-};
-constexpr std::array kKept = std::to_array<Kept>({
-    {PackedType::F32, StoredType::F32, "f32"},
-    {PackedType::BF16, StoredType::BF16, "bf16"},
-    {PackedType::Int8, StoredType::Q8_0, "int8"},
-    {PackedType::Q4, StoredType::Q4_1, "q4"},
-    {PackedType::Q4Sym, StoredType::Q4_0, "q4"},
-    {PackedType::Q5_0, StoredType::Q5_0, "q5_0"},
-    {PackedType::Q5_1, StoredType::Q5_1, "q5_1"},
-    {PackedType::Q2K, StoredType::Q2_K, "q2_k"},
-    {PackedType::Q3K, StoredType::Q3_K, "q3_k"},
-    {PackedType::Q4K, StoredType::Q4_K, "q4_k"},
-    {PackedType::Q5K, StoredType::Q5_K, "q5_k"},
-    {PackedType::Q6K, StoredType::Q6_K, "q6_k"},
-    {PackedType::IQ4NL, StoredType::IQ4_NL, "iq4_nl"},
-    {PackedType::IQ4XS, StoredType::IQ4_XS, "iq4_xs"},
-    {PackedType::MXFP4, StoredType::MXFP4, "mxfp4"},
-});
-
-constexpr bool in_order() {
-    for (std::size_t i = 0; i < kKept.size(); ++i) {
-        if (kKept[i].packed != static_cast<PackedType>(i)) return false;
-    }
-    return kKept.back().packed == PackedType::MXFP4;
-}
-static_assert(in_order(), "a row for each type, in the order of PackedType");
-
-const Kept& kept(PackedType type) {
-    return kKept[static_cast<std::size_t>(type)];
-}
-
 int int8_index(int lane, int k) {
     return (k / 4) * 64 + lane * 4 + k % 4;
 }
@@ -160,17 +125,15 @@ void clear_tile(const PackedMatrix& matrix, int tile) {
     }
 }
 
-/// The file's own integers for group `group`, or new ones made of its numbers `x`.
-QuantisedGroup group_of(
-    const TensorView& source, std::int64_t row, PackedType type, int group, const float* x) {
+/// Group `group` as int8: without rounding where the file's blocks allow that, else quantised from its numbers `x`.
+QuantisedGroup int8_group_of(const TensorView& source,
+                             std::int64_t row,
+                             int group,
+                             const float* x) {
     const bool inside = group < source.cols / kGroup && source.added == nullptr;
     std::optional<QuantisedGroup> stored;
-    if (inside && type == PackedType::Int8 && has_int8_form(source.type))
-        stored = stored_int8_group(source, row, group);
-    if (inside && type == PackedType::Q4 && has_q4_form(source.type))
-        stored = stored_q4_group(source, row, group);
-    if (stored) return *stored;
-    return type == PackedType::Q4 ? quantise_q4(x) : quantise_int8(x);
+    if (inside && has_int8_form(source.type)) stored = stored_int8_group(source, row, group);
+    return stored ? *stored : quantise_int8(x);
 }
 
 /// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all scales are finite.
@@ -196,12 +159,10 @@ bool pack_values(const TensorView& source,
                 }
                 break;
             case PackedType::Int8:
-                finite = put_int8_group(group_of(source, row, matrix.type, group, x), lane, to) &&
-                         finite;
+                finite = put_int8_group(int8_group_of(source, row, group, x), lane, to) && finite;
                 break;
             case PackedType::Q4:
-                finite =
-                    put_q4_group(group_of(source, row, matrix.type, group, x), lane, to) && finite;
+                finite = put_q4_group(quantise_q4(x), lane, to) && finite;
                 break;
             default:
                 PACE_CHECK(false, "only keeps blocks of its own type");
@@ -243,22 +204,6 @@ std::optional<std::int64_t> pack_numbers(const TensorView& source,
 }
 
 }  // namespace
-
-std::string_view name(PackedType type) {
-    return kept(type).name;
-}
-
-StoredType stored_type(PackedType type) {
-    return kept(type).stored;
-}
-
-PackedType natural_type(StoredType stored) {
-    if (stored == StoredType::F16) return PackedType::BF16;
-    const auto* found = std::find_if(kKept.begin(), kKept.end(),
-                                     [&](const Kept& kept) { return kept.stored == stored; });
-    PACE_CHECK(found != kKept.end(), "a stored type that no packed type keeps");
-    return found->packed;
-}
 
 std::size_t PackedMatrix::group_bytes() const {
     switch (type) {

@@ -17,8 +17,7 @@
 //     the others, block types: drawn in packed_blocks.hpp
 //
 // Int8 holds d * w, Q4 holds d * n + m. Rows and columns that do not fill a tile or a pair are
-// zeros (Int8: 128). Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. A block
-// type keeps the stored type of its name exactly, of which alone it can be made.
+// zeros (Int8: 128).
 //
 // Owns nothing: the bytes live in the backend's HugeArena.
 #pragma once
@@ -27,8 +26,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
+#include "model/weights/packed_type.hpp"
 #include "model/weights/tensor.hpp"
 
 namespace paceline {
@@ -36,35 +35,6 @@ namespace paceline {
 inline constexpr int kTileRows = 16;
 inline constexpr int kGroup = 32;
 inline constexpr int kPair = 2 * kGroup;  // columns are padded to whole pairs
-
-enum class PackedType : std::uint8_t {
-    F32,
-    BF16,
-    Int8,
-    Q4,
-    Q4Sym,
-    Q5_0,
-    Q5_1,
-    Q2K,
-    Q3K,
-    Q4K,
-    Q5K,
-    Q6K,
-    IQ4NL,
-    IQ4XS,
-    MXFP4
-};
-
-[[nodiscard]] std::string_view name(PackedType type);
-
-/// Whether it keeps blocks of a file as they are.
-[[nodiscard]] constexpr bool is_block_type(PackedType type) {
-    return type >= PackedType::Q5_0;
-}
-/// The stored type whose numbers `type` keeps exactly: Q8_0 for Int8, Q4_1 for Q4, a block type's own.
-[[nodiscard]] StoredType stored_type(PackedType type);
-/// The type that keeps the numbers of `stored` exactly; of F16, which none keeps: BF16.
-[[nodiscard]] PackedType natural_type(StoredType stored);
 
 struct PackedMatrix {
     PackedType type = PackedType::F32;

@@ -35,8 +35,10 @@
 //   unsigned ballot(bool)              one bit per lane
 //
 //   struct Words4 { uint32_t x, y, z, w; }      16 bytes, aligned
+//   struct Words2 { uint32_t x, y; }   8 bytes, aligned
 //   Words4 load_streamed(const Words4*)    read once: through L2, not kept in L1. L2 fetches the whole
-//                                      128 bytes around it, which the next step reads
+//                                      128 bytes around it, which the next step reads. Also of
+//                                      Words2 and of uint32_t
 //   void copy_async16(void* shared, const void* global)   both 16-aligned
 //   void commit_copies()               closes a group of copies
 //   void wait_copies<N>()              all but the last N groups have arrived (then sync)
@@ -64,6 +66,8 @@
 //   uint16_t float_to_bf16(float), float_to_half(float)    round to nearest even
 //   uint32_t two_bf16(float low, float high)
 //   uint32_t add_two_bf16(uint32_t, uint32_t)   half by half, each rounded to bf16
+//   uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t from)
+//       byte i is byte (from >> 4i) & 7 of the eight bytes of a (0 .. 3) and b (4 .. 7)
 //   float fma(float, float, float), exp(float), rsqrt(float), maximum(float, float)
 //   uint32_t bits_of(float), float float_of(uint32_t)
 //

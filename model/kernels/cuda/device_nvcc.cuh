@@ -71,6 +71,9 @@ __device__ __forceinline__ unsigned ballot(bool mine) {
 struct alignas(16) Words4 {
     std::uint32_t x, y, z, w;
 };
+struct alignas(8) Words2 {
+    std::uint32_t x, y;
+};
 
 // Through the read-only path: what it reads must not be written while the kernel runs, not even
 // before wait_for_previous() returns. Weights are such.
@@ -80,6 +83,21 @@ __device__ __forceinline__ Words4 load_streamed(const Words4* from) {
                  : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                  : "l"(__cvta_generic_to_global(from)));
     return words;
+}
+
+__device__ __forceinline__ Words2 load_streamed(const Words2* from) {
+    Words2 words;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words.x), "=r"(words.y)
+                 : "l"(__cvta_generic_to_global(from)));
+    return words;
+}
+__device__ __forceinline__ std::uint32_t load_streamed(const std::uint32_t* from) {
+    std::uint32_t word;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u32 %0, [%1];"
+                 : "=r"(word)
+                 : "l"(__cvta_generic_to_global(from)));
+    return word;
 }
 
 __device__ __forceinline__ void copy_async16(void* shared, const void* global) {
@@ -156,6 +174,12 @@ __device__ __forceinline__ std::uint32_t bits_of(float value) {
 }
 __device__ __forceinline__ float float_of(std::uint32_t bits) {
     return __uint_as_float(bits);
+}
+
+__device__ __forceinline__ std::uint32_t permute_bytes(std::uint32_t a,
+                                                       std::uint32_t b,
+                                                       std::uint32_t from) {
+    return __byte_perm(a, b, from);
 }
 
 __device__ __forceinline__ float bf16_to_float(std::uint16_t bits) {

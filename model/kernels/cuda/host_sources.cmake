@@ -2,5 +2,5 @@
 # Paths are relative to this folder.
 set(PACELINE_CUDA_HOST_SOURCES
     attention_plan.cpp
-    gemm_records.cpp
+    gemm/gemm_records.cpp
 )

@@ -4,11 +4,18 @@
 set(PACELINE_KERNEL_SOURCES
     attention.cu
     copy.cu
-    gemm.cu
-    gemm_batch.cu
-    gemm_blas.cu
-    gemm_tiled.cu
-    gemm_tiled_wgmma.cu
+    gemm/gemm.cu
+    gemm/gemm_batch.cu
+    gemm/gemm_batch_blocks.cu
+    gemm/gemm_batch_codes.cu
+    gemm/gemm_batch_k_blocks.cu
+    gemm/gemm_batch_plain.cu
+    gemm/gemm_blas.cu
+    gemm/gemm_tiled.cu
+    gemm/gemm_tiled_blocks.cu
+    gemm/gemm_tiled_codes.cu
+    gemm/gemm_tiled_k_blocks.cu
+    gemm/gemm_tiled_wgmma.cu
     random.cu
     rows.cu
     sampling/sample.cu

@@ -3,10 +3,10 @@
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_records.hpp"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/random.hpp"
-#include "model/weights/synthetic_numbers.hpp"
+#include "model/weights/synthetic/synthetic_numbers.hpp"
 
 namespace paceline::cuda {
 namespace {
@@ -50,7 +50,7 @@ PACE_DEVICE std::uint32_t row_major_word(const RandomArgs& args, std::uint64_t a
     return two_bf16(first, second);
 }
 
-/// Place g or g + 8 of a tile, as an output of the matrix (gemm_records.hpp).
+/// Place g or g + 8 of a tile, as an output of the matrix (gemm/gemm_records.hpp).
 PACE_DEVICE int output_of(const DeviceMatrix& w, int tile, int g, int half) {
     return w.paired ? 8 * tile + g : kTileOutputs * tile + g + 8 * half;
 }
@@ -74,26 +74,29 @@ PACE_DEVICE std::uint32_t int8_word(const RandomArgs& args, int tile, int step, 
     const int g = word / 16;
     const int half = word % 4 / 2;
     const int first = 32 * step + 8 * (word / 4 % 4) + 4 * (word % 2);
-    if (output_of(w, tile, g, half) >= w.outputs || first >= w.inputs) return 0;
+    constexpr std::uint32_t kZeros = 0x80808080U;  // a code is the number + 128
+    if (output_of(w, tile, g, half) >= w.outputs || first >= w.inputs) return kZeros;
     const Place from = place_of(args, tile, g, half);
     const std::uint64_t draw = random_draw(from.seed, from.row, w.inputs, first);
     for (int i = 0; i < 4 && first + i < w.inputs; ++i) {
         const int q = random_int8(random_bits(draw, first + i));
         made |= (static_cast<std::uint32_t>(q) & 0xFFU) << (8 * i);
     }
-    return made;
+    return made ^ kZeros;
 }
 
 PACE_DEVICE std::uint32_t q4_word(const RandomArgs& args, int tile, int step, int word) {
     const DeviceMatrix& w = args.matrix;
     std::uint32_t made = 0;
     if (word >= 128) {
-        const int g = (word - 128) / 4;
-        const int group = word % 4 / 2;
+        // Words of a g; of each of two groups the scales, then the minima if the type has them.
+        const int words = scale_bytes(w.type) / 4;
+        const int g = (word - 128) / words;
+        const int group = (word - 128) % words * 2 / words;
         if (64 * step + 32 * group >= w.inputs) return 0;
         const float scale = half_to_float(float_to_half(args.scale));
         const std::uint32_t number =
-            float_to_half(word % 2 == 0 ? scale : -kRandomInt4Mean * scale);
+            float_to_half(words == 2 || word % 2 == 0 ? scale : -kRandomInt4Mean * scale);
         if (output_of(w, tile, g, 0) < w.outputs) made |= number;
         if (output_of(w, tile, g, 1) < w.outputs) made |= number << 16U;
         return made;
@@ -119,7 +122,7 @@ PACE_KERNEL void random_words(RandomArgs args) {
         static_cast<std::uint64_t>(grid_x()) * static_cast<std::uint64_t>(block_size());
     const auto words_a_record = static_cast<std::uint64_t>(record_bytes(w.type) / 4);
     const auto steps = static_cast<std::uint64_t>(steps_of(w.type, w.inputs));
-    const bool records = w.type == WeightType::Int8 || w.type == WeightType::Q4;
+    const bool records = !is_row_major(w.type);
     for (std::uint64_t at =
              static_cast<std::uint64_t>(block_x()) * static_cast<std::uint64_t>(block_size()) +
              static_cast<std::uint64_t>(thread_index());
@@ -163,9 +166,11 @@ void launch_random(Stream& stream,
     for (std::size_t i = 0; i < parts.size(); ++i) args.parts[i] = parts[i];
     args.words = writable(matrix.values);
     const float deviation = 1.0f / std::sqrt(static_cast<float>(matrix.inputs));
-    if (matrix.type == WeightType::Int8 || matrix.type == WeightType::Q4) {
-        args.scale = deviation * (matrix.type == WeightType::Q4 ? kRandomInt4 : kRandomInt8);
-        args.count = records_bytes(matrix.type, matrix.tiles(), matrix.inputs) / 4;
+    if (!is_row_major(matrix.type)) {
+        PACE_CHECK(!is_block_type(matrix.type), "block types are generated on the host");
+        args.scale = deviation * (matrix.type == WeightType::Int8 ? kRandomInt8 : kRandomInt4);
+        args.count =
+            static_cast<std::uint64_t>(matrix.tiles()) * tile_bytes(matrix.type, matrix.inputs) / 4;
         launch_words(stream, args);
         return;
     }

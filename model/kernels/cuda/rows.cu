@@ -1,8 +1,9 @@
 // Kernels on rows (rows.hpp). None of them moves more than a row's few kilobytes: simple ones.
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_finish.cuh"
-#include "model/kernels/cuda/gemm_records.hpp"
-#include "model/kernels/cuda/gemm_steps.cuh"
+#include "model/kernels/cuda/gemm/gemm_codes.cuh"
+#include "model/kernels/cuda/gemm/gemm_finish.cuh"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
+#include "model/kernels/cuda/gemm/gemm_steps.cuh"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/rows.hpp"
 
@@ -11,27 +12,92 @@ namespace {
 
 constexpr int kThreads = 128;
 
+PACE_DEVICE float half_at(const unsigned char* at) {
+    return half_to_float(*reinterpret_cast<const std::uint16_t*>(at));
+}
+
+/// A code of a record: output g or g + 8 of the tile, input i of the eight of lane 4g + t.
+PACE_DEVICE int code_at(
+    WeightType type, const unsigned char* record, int g, int half, int part, const LaneInput& of) {
+    const BlockFormat format = block_format(type);
+    const auto field = [&](const unsigned char* plane, int bits) {
+        const CodePlace at = code_place(type, bits, part, half, of.i);
+        const unsigned char* lane_at = plane + (4 * g + of.t) * plane_bytes(bits);
+        return lane_at[4 * at.word + at.bit / 8] >> at.bit % 8 & ((1 << bits) - 1);
+    };
+    const int low = field(record, format.low_bits);
+    if (format.top_bits == 0) return low;
+    return low | field(record + record_parts(type).top, format.top_bits) << format.low_bits;
+}
+
+/// As code_number(), whose tables lie in host memory: these are constants of the kernel.
+PACE_DEVICE float number_of_code(const BlockFormat& format, int code) {
+    constexpr std::array<std::int8_t, 16> kIq4 = kIq4Table;
+    constexpr std::array<std::int8_t, 16> kMxfp4 = kMxfp4Table;
+    if (format.table == CodeTable::Iq4) return static_cast<float>(kIq4[code]);
+    if (format.table == CodeTable::Mxfp4) return static_cast<float>(kMxfp4[code]);
+    return static_cast<float>(code - format.offset);
+}
+
+/// The scale of a group, and the minimum that is added to its numbers.
+struct ScaleAt {
+    float scale;
+    float minimum;
+};
+/// Of inputs 16 h .. 16 h + 15 of group `part`; `scales` and `head` point to those of outputs g and g + 8.
+PACE_DEVICE ScaleAt scale_at(WeightType type,
+                             const unsigned char* scales,
+                             const unsigned char* head,
+                             int half,
+                             int part,
+                             int h) {
+    const ScaleForm form = block_format(type).form;
+    const auto with_sign = [scales](int at) {
+        return static_cast<float>(static_cast<std::int8_t>(scales[at]));
+    };
+    const float d = has_head(form) ? half_at(head + 2 * half) : 0.0f;
+    const float dmin = has_head(form) && has_minimum(form) ? half_at(head + 4 + 2 * half) : 0.0f;
+    switch (form) {
+        case ScaleForm::Half:
+            return {half_at(scales + 4 * part + 2 * half), 0.0f};
+        case ScaleForm::HalfMinimum:
+            return {half_at(scales + 8 * part + 2 * half),
+                    half_at(scales + 8 * part + 4 + 2 * half)};
+        case ScaleForm::Power:
+            return {power_of(scales[2 * part + half]), 0.0f};
+        case ScaleForm::Block:
+            return {d * with_sign(2 * part + half), 0.0f};
+        case ScaleForm::BlockHalves:
+            return {d * with_sign(4 * part + 2 * h + half), 0.0f};
+        case ScaleForm::BlockMinimum:
+            return {d * static_cast<float>(scales[4 * part + half]),
+                    dmin * static_cast<float>(scales[4 * part + 2 + half])};
+        case ScaleForm::BlockMinima:
+            break;
+    }
+    const int both = scales[4 * part + 2 * h + half];
+    return {d * static_cast<float>(both & 15), dmin * static_cast<float>(both >> 4)};
+}
+
 /// Weight (o, k) of a matrix of records.
 PACE_DEVICE float record_value(const DeviceMatrix& w, int o, int k) {
-    const unsigned char* record = record_of(w, o / kTileOutputs, k / step_inputs(w.type));
+    const WeightType type = w.type;
+    const BlockFormat format = block_format(type);
+    const auto* tile = static_cast<const unsigned char*>(w.values) +
+                       static_cast<std::size_t>(o / kTileOutputs) * tile_bytes(type, w.inputs);
+    const unsigned char* record =
+        tile + static_cast<std::size_t>(k / step_inputs(type)) * record_bytes(type);
+    const unsigned char* heads =
+        tile + static_cast<std::size_t>(steps_of(type, w.inputs)) * record_bytes(type);
     const int g = o % 8;
     const int half = o % kTileOutputs / 8;
-    const int t = k % 32 / 8;
-    const int i = k % 8;
-    const unsigned char* values = record + (4 * g + t) * 16;
-    const auto word = [record](int at) {
-        return half_to_float(*reinterpret_cast<const std::uint16_t*>(record + at));
-    };
-    if (w.type == WeightType::Int8) {
-        const auto q = static_cast<std::int8_t>(values[8 * half + i]);
-        return word(512 + 4 * g + 2 * half) * static_cast<float>(q);
-    }
-    const int part = k % 64 / 32;
-    const int nibble = input_nibble(i);
-    const unsigned pair = values[8 * part + 4 * half + nibble / 2];
-    const auto q = static_cast<float>((pair >> (4 * (nibble % 2))) & 0xFU);
-    const int scales = 512 + 16 * g + 8 * part + 2 * half;
-    return word(scales) * q + word(scales + 4);
+    const int part = k % step_inputs(type) / 32;
+    const int code = code_at(type, record, g, half, part, lane_input(type, k % 32));
+    const ScaleAt of =
+        scale_at(type, record + record_parts(type).scales + g * scale_bytes(type),
+                 heads + (k / kHeadInputs * 8 + g) * head_bytes(type), half, part, k % 32 / 16);
+    const float product = of.scale * number_of_code(format, code);
+    return has_minimum(format.form) ? product + of.minimum : product;
 }
 
 PACE_DEVICE float weight_at(const DeviceMatrix& w, int o, int k) {

@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::cuda {
 
-/// How the embedding's numbers are stored; records are those of gemm_records.hpp.
+/// How the embedding's numbers are stored; records are those of gemm/gemm_records.hpp.
 struct EmbedArgs {
     DeviceMatrix table;                    // [vocab][dim]
     const std::int32_t* tokens = nullptr;  // of each row; negative: its hidden state is given

@@ -7,10 +7,11 @@
 // The layouts are drawn in docs/file-formats.md. Pure functions.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "model/weights/packed_type.hpp"
 
 namespace paceline {
 
@@ -48,11 +49,5 @@ void dequantize_mxfp4(const std::byte* block, std::span<float> out);
 [[nodiscard]] int iq4_xs_scale(const std::byte* block, int group);
 /// 2^(e - 128), the scale of an MXFP4 block; the two smallest are subnormal.
 [[nodiscard]] float mxfp4_scale(std::uint8_t e);
-
-inline constexpr std::array<std::int8_t, 16> kIq4Table = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                                          1,    13,   25,  38,  53,  69,  89,  113};
-/// Twice the values of the 4-bit floats (E2M1).
-inline constexpr std::array<std::int8_t, 16> kMxfp4Table = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                            0, -1, -2, -3, -4, -6, -8, -12};
 
 }  // namespace paceline

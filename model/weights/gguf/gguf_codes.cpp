@@ -1,8 +1,11 @@
 #include "model/weights/gguf/gguf_codes.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_blocks.hpp"
 #include "model/weights/gguf/gguf_bytes.hpp"
 
@@ -177,6 +180,19 @@ void stored_codes(StoredType type,
             break;
     }
     PACE_CHECK(false, "a type that has blocks");
+}
+
+bool is_finite_group(PackedType type, const StoredCodes& group) {
+    const BlockFormat format = block_format(type);
+    if (format.form != ScaleForm::Power)
+        return is_finite_half(group.d) && is_finite_half(group.minimum);
+    constexpr std::uint8_t kNan =
+        255;  // as the OCP's MX formats have it; a kernel cannot scale by it
+    if (group.scales[0] == kNan) return false;
+    const float scale = mxfp4_scale(group.scales[0]);
+    return std::all_of(group.codes.begin(), group.codes.end(), [&](std::uint8_t code) {
+        return std::isfinite(scale * code_number(format, code));
+    });
 }
 
 }  // namespace paceline

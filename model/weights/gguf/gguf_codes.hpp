@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "model/weights/packed_type.hpp"
 #include "model/weights/tensor.hpp"
 
 namespace paceline {
@@ -29,5 +30,8 @@ void stored_codes(StoredType type,
                   std::span<const std::byte* const> blocks,
                   int group,
                   std::span<StoredCodes> out);
+
+/// Whether all numbers of a group are finite. `type` is the quantised type of the group.
+[[nodiscard]] bool is_finite_group(PackedType type, const StoredCodes& group);
 
 }  // namespace paceline

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "ipc/base/check.hpp"
-#include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_blocks.hpp"
 #include "model/weights/gguf/gguf_bytes.hpp"
 
@@ -35,10 +34,6 @@ void put_table(const std::byte* quants,
     for_nibbles(quants, [&](int i, int n) { to.q[i] = table[static_cast<std::size_t>(n)]; });
 }
 
-void put_nibbles(const std::byte* quants, QuantisedGroup& to) {
-    for_nibbles(quants, [&](int i, int n) { to.q[i] = static_cast<std::int8_t>(n); });
-}
-
 QuantisedGroup q5_0_group(const std::byte* block) {
     QuantisedGroup to;
     to.scale = load_number<std::uint16_t>(block);
@@ -59,30 +54,11 @@ std::optional<QuantisedGroup> mxfp4_group(const std::byte* block) {
     return to;
 }
 
-std::optional<QuantisedGroup> q4_k_group(const std::byte* block, int group) {
-    const SixBitScale of = six_bit_scale(block + 4, group);
-    const float d = load_half(block);
-    const float dmin = load_half(block + 2);
-    QuantisedGroup to;
-    to.scale = float_to_half(d * static_cast<float>(of.scale));
-    to.minimum = float_to_half(-dmin * static_cast<float>(of.minimum));
-    const bool outgrown = !is_finite_half(to.scale) || !is_finite_half(to.minimum);
-    if (outgrown && std::isfinite(d) && std::isfinite(dmin)) return std::nullopt;
-    const std::byte* quants = block + 16 + kQuantGroup * static_cast<std::ptrdiff_t>(group / 2);
-    for (int i = 0; i < kQuantGroup; ++i)
-        to.q[i] = static_cast<std::int8_t>(byte_at(quants + i) >> (4 * (group % 2)) & 15);
-    return to;
-}
-
 }  // namespace
 
 bool has_int8_form(StoredType type) {
     return type == StoredType::Q8_0 || type == StoredType::Q5_0 || type == StoredType::IQ4_NL ||
            type == StoredType::MXFP4;
-}
-
-bool has_q4_form(StoredType type) {
-    return type == StoredType::Q4_0 || type == StoredType::Q4_1 || type == StoredType::Q4_K;
 }
 
 std::optional<QuantisedGroup> stored_int8_group(const TensorView& tensor,
@@ -98,26 +74,6 @@ std::optional<QuantisedGroup> stored_int8_group(const TensorView& tensor,
         put_table(block + 2, kIq4Table, to);
     } else {
         std::memcpy(to.q, block + 2, sizeof to.q);
-    }
-    return to;
-}
-
-std::optional<QuantisedGroup> stored_q4_group(const TensorView& tensor,
-                                              std::int64_t row,
-                                              int group) {
-    PACE_CHECK(has_q4_form(tensor.type) && tensor.added == nullptr, "blocks of this form");
-    const std::byte* block = block_of(tensor, row, group);
-    if (tensor.type == StoredType::Q4_K) return q4_k_group(block, group % 8);
-    QuantisedGroup to;
-    to.scale = load_number<std::uint16_t>(block);
-    if (tensor.type == StoredType::Q4_1) {
-        to.minimum = load_number<std::uint16_t>(block + 2);
-        put_nibbles(block + 4, to);
-    } else {
-        // d (n - 8): eight times a half is a half.
-        to.minimum = float_to_half(-8.0F * half_to_float(to.scale));
-        if (is_finite_half(to.scale) && !is_finite_half(to.minimum)) return std::nullopt;
-        put_nibbles(block + 2, to);
     }
     return to;
 }

@@ -28,20 +28,6 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::Q4_1, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
 }
 
-TEST_CASE("a GPU has int8 or q4 for blocks that a CPU keeps") {
-    const auto type = [](StoredType stored, Dtype dtype, MatrixUse use) {
-        TensorView tensor;
-        tensor.type = stored;
-        return gpu_packed_type(tensor, dtype, use);
-    };
-    CHECK(type(StoredType::Q4_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4);
-    CHECK(type(StoredType::Q6_K, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Int8);
-    CHECK(type(StoredType::IQ4_XS, Dtype::Auto, MatrixUse::Layer) == PackedType::Int8);
-    CHECK(type(StoredType::IQ4_XS, Dtype::Q4, MatrixUse::Layer) == PackedType::Q4);
-    CHECK(type(StoredType::IQ4_XS, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);
-    CHECK(type(StoredType::Q5_K, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
-}
-
 TEST_CASE("names of dtypes parse back and others are refused") {
     for (const Dtype dtype : {Dtype::Auto, Dtype::F32, Dtype::BF16, Dtype::Int8, Dtype::Q4}) {
         CHECK(parse_dtype(name(dtype)) == dtype);

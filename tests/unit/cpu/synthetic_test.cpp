@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "model/cpu/synthetic_tile.hpp"
-#include "model/weights/synthetic_model.hpp"
-#include "model/weights/synthetic_rows.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 #include "tests/unit/cpu/cpu_fixture.hpp"
 
 namespace paceline {

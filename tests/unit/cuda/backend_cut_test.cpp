@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "model/cuda/cuda_refusals.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 

@@ -9,7 +9,8 @@ using namespace testing;  // NOLINT(google-build-using-namespace): the helpers o
 
 TEST_CASE(
     "the numbers of a file's own blocks are kept: logits are near the CPU's of the same dtype") {
-    for (const char* fixture : {"llama-q4_0", "llama-q4_1", "mistral-q8_0"}) {
+    for (const char* fixture : {"llama-q4_0", "llama-q4_1", "mistral-q8_0", "llama-small-blocks",
+                                "llama-q4_k_m", "qwen3-k-mix"}) {
         CAPTURE(fixture);
         const Golden golden = load_golden(fixtures(), fixture);
         const ModelFile file = open_fixture(fixture);

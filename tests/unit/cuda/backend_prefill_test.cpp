@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 #include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 

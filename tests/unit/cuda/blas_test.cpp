@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/kernels/cuda/gemm_blas.hpp"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/random.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 

@@ -18,6 +18,10 @@ struct CudaTraits {
         {"qwen2-f16", Dtype::Int8, KvType::F16, 132},
         {"mistral-q8_0", Dtype::Q4, KvType::F32, 132},
         {"llama-q4_1", Dtype::Auto, KvType::BF16, 132},
+        // Blocks with a scale per 32 and per 16 numbers; q, k and v of several types.
+        {"llama-small-blocks", Dtype::Auto, KvType::BF16, 70},
+        {"llama-q4_k_m", Dtype::Auto, KvType::BF16, 70},
+        {"qwen3-k-mix", Dtype::Auto, KvType::BF16, 70},
     };
     static constexpr Way kWays[] = {
         {132, true, 24, 1, false},

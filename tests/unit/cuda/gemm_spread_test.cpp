@@ -20,7 +20,7 @@ TEST_CASE("every way to spread a product over a device gives the same bits") {
          {std::array{40, 32, 70}, std::array{150, 96, 70}, std::array{24, 1056, 5},
           std::array{72, 608, 131}}) {
         for (const WeightType type : kTypes) {
-            CAPTURE(static_cast<int>(type));
+            CAPTURE(name(type));
             CAPTURE(inputs);
             const Weights weights = make_weights(type, outputs, inputs, false, 17);
             const std::vector<float> x = random_floats(size_of(rows * inputs), 18);

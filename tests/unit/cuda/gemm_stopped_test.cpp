@@ -87,7 +87,7 @@ private:
 TEST_CASE("a product launched for more rows than there are leaves what one for those rows leaves") {
     for (const WeightType type : kTypes) {
         for (const FinishKind kind : kKinds) {
-            CAPTURE(static_cast<int>(type));
+            CAPTURE(name(type));
             CAPTURE(static_cast<int>(kind));
             // Ragged outputs; one slice, in which blocks of a warp go round their rows.
             const Call call{type, kind, 40, 192};
@@ -100,7 +100,7 @@ TEST_CASE("a product launched for more rows than there are leaves what one for t
 TEST_CASE("a product of a stopped batch leaves everything as it is, in every order of threads") {
     for (const WeightType type : kTypes) {
         for (const FinishKind kind : kKinds) {
-            CAPTURE(static_cast<int>(type));
+            CAPTURE(name(type));
             CAPTURE(static_cast<int>(kind));
             const Call call{type, kind, 40, 320};
             const Left stopped = call.run(16, 0);

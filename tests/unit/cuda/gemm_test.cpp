@@ -1,6 +1,6 @@
 // The product kernel against a loop in double, for every type of weights, and its promises: a row's
 // bits are its own, and what is fused after a product is what a kernel of its own would give.
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@ TEST_CASE(
         for (const auto& [outputs, inputs, rows] :
              {std::array{16, 64, 1}, std::array{40, 192, 8}, std::array{16, 1088, 3},
               std::array{7, 576, 11}, std::array{33, 320, 20}, std::array{16, 128, 64}}) {
-            CAPTURE(static_cast<int>(type));
+            CAPTURE(name(type));
             CAPTURE(outputs);
             CAPTURE(inputs);
             CAPTURE(rows);
@@ -50,7 +50,7 @@ TEST_CASE("a row's product has the same bits alone, among others and in any plac
     constexpr int kOutputs = 24;
     constexpr int kInputs = 640;
     for (const WeightType type : kTypes) {
-        CAPTURE(static_cast<int>(type));
+        CAPTURE(name(type));
         const Weights weights = make_weights(type, kOutputs, kInputs, false, 3);
         const std::vector<float> x = random_floats(size_of(40 * kInputs), 4);
         const std::vector<float> all = multiply(weights, x, 40);
@@ -85,7 +85,7 @@ TEST_CASE("gate and up are multiplied side by side and joined") {
     constexpr int kInputs = 128;
     constexpr int kRows = 5;
     for (const WeightType type : kTypes) {
-        CAPTURE(static_cast<int>(type));
+        CAPTURE(name(type));
         const Weights weights = make_weights(type, kOutputs, kInputs, true, 8);
         std::vector<float> x = random_floats(size_of(kRows * kInputs), 9);
         const OnDevice<std::byte> device_x = make_rows(x, kRows, kInputs, type);
@@ -118,6 +118,53 @@ TEST_CASE("gate and up are multiplied side by side and joined") {
                       doctest::Approx(want).epsilon(wide ? 1e-4 : 1e-2));
             }
         }
+    }
+}
+
+TEST_CASE("gate and up as two products have the bits of the joint product") {
+    constexpr int kOutputs = 48;
+    constexpr int kInputs = 320;
+    for (const auto& [type, rows] :
+         {std::pair{WeightType::Q4K, 5}, std::pair{WeightType::Q6K, 70},
+          std::pair{WeightType::F32, 5}, std::pair{WeightType::BF16, 70}}) {
+        CAPTURE(name(type));
+        const Weights both = make_weights(type, kOutputs, kInputs, true, 8);
+        const Weights all = make_weights(type, 2 * kOutputs, kInputs, false, 8);
+        REQUIRE(both.values == all.values);
+        std::vector<float> x = random_floats(size_of(rows * kInputs), 9);
+        const OnDevice<std::byte> device_x = make_rows(x, rows, kInputs, type);
+        const OnDevice<std::int32_t> count{{rows}};
+        const OnDevice<float> gates{std::vector<float>(size_of(rows * 2 * kOutputs))};
+        GemmArgs args;
+        args.x = device_x.data();
+        args.x_stride = padded_inputs(kInputs);
+        args.rows = count.data();
+        args.finish.next.stride = 64;
+        args.finish.next.wide = type == WeightType::F32;
+        Stream stream;
+        const auto finished = [&](FinishKind kind, const DeviceMatrix& weights) {
+            const OnDevice<float> next{std::vector<float>(size_of(rows * 64), 0.0f)};
+            GemmArgs one = args;
+            one.weights = weights;
+            one.finish.kind = kind;
+            one.finish.next.x = next.data();
+            one.finish.out = gates.data();
+            one.finish.out_stride = 2 * kOutputs;
+            launch_gemm(stream, one, {rows});
+            stream.finish();
+            return next.take();
+        };
+        const std::vector<float> wanted = finished(FinishKind::Gated, both.matrix);
+        // The rows of `all` are gates, then ups: tiles of 16 outputs each.
+        DeviceMatrix up = all.matrix;
+        up.outputs = kOutputs;
+        up.values =
+            static_cast<const std::byte*>(up.values) +
+            (is_row_major(type) ? size_of(kOutputs * up.stride) * input_bytes(type)
+                                : size_of(kOutputs / kTileOutputs) * tile_bytes(type, kInputs));
+        (void)finished(FinishKind::Store, all.matrix);
+        const std::vector<float> got = finished(FinishKind::GatedBy, up);
+        CHECK(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) == 0);
     }
 }
 

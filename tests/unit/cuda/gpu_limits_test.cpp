@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 
 namespace paceline {

@@ -6,80 +6,24 @@
 
 #include <doctest/doctest.h>
 
-#include "model/kernels/cuda/gemm_records.hpp"
 #include "model/reference/rms_norm.hpp"
 #include "model/reference/rope.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
+#include "tests/unit/cuda/gemm_fixture.hpp"
 
 namespace paceline::cuda {
 namespace {
 
 using test::OnDevice;
 using test::random_floats;
-
-std::size_t size_of(int count) {
-    return static_cast<std::size_t>(count);
-}
-
-/// A table on the device and the numbers it stands for.
-struct Table {
-    std::vector<float> values;  // [outputs][inputs]
-    OnDevice<std::byte> memory;
-    DeviceMatrix matrix;
-};
-
-Table make_table(WeightType type, int outputs, int inputs) {
-    Table made;
-    made.matrix.type = type;
-    made.matrix.outputs = outputs;
-    made.matrix.inputs = inputs;
-    made.matrix.stride = (inputs + 31) / 32 * 32;
-    made.values = random_floats(size_of(outputs * inputs), 3);
-    std::vector<std::byte> bytes;
-    if (type == WeightType::F32 || type == WeightType::BF16) {
-        bytes.resize(size_of(outputs * made.matrix.stride) * input_bytes(type));
-        for (int o = 0; o < outputs; ++o) {
-            for (int i = 0; i < inputs; ++i) {
-                float& value = made.values[size_of(o * inputs + i)];
-                const std::uint16_t bits = float_to_bfloat(value);
-                if (type == WeightType::BF16) value = bfloat_to_float(bits);
-                std::byte* at =
-                    bytes.data() + size_of(o * made.matrix.stride + i) * input_bytes(type);
-                std::memcpy(at, type == WeightType::F32 ? static_cast<const void*>(&value) : &bits,
-                            input_bytes(type));
-            }
-        }
-    } else {
-        bytes.resize(records_bytes(type, made.matrix.tiles(), inputs));
-        for (int o = 0; o < outputs; ++o) {
-            for (int group = 0; 32 * group < inputs; ++group) {
-                QuantGroup from;
-                from.scale = float_to_half(0.02f * static_cast<float>(1 + (o + group) % 7));
-                if (type == WeightType::Q4) from.minimum = float_to_half(-0.1f);
-                for (int i = 0; i < 32 && 32 * group + i < inputs; ++i) {
-                    const int q = type == WeightType::Q4 ? (o + 5 * i + group) % 16
-                                                         : (37 * o + 11 * i + group) % 255 - 127;
-                    from.q[i] = static_cast<std::int8_t>(q);
-                    made.values[size_of(o * inputs + 32 * group + i)] =
-                        half_to_float(from.scale) * static_cast<float>(q) +
-                        half_to_float(from.minimum);
-                }
-                put_group(type, from, o, group, steps_of(type, inputs), bytes.data());
-            }
-        }
-    }
-    made.memory = OnDevice<std::byte>{bytes};
-    made.matrix.values = made.memory.data();
-    return made;
-}
+using test::size_of;
 
 TEST_CASE("a row's embedding is its token's, for all types of weights; rows without one stay") {
-    for (const WeightType type :
-         {WeightType::F32, WeightType::BF16, WeightType::Int8, WeightType::Q4}) {
-        for (const auto& [outputs, inputs] : {std::pair{37, 96}, std::pair{16, 320}}) {
-            CAPTURE(static_cast<int>(type));
+    for (const WeightType type : test::kTypes) {
+        for (const auto& [outputs, inputs] : {std::pair{37, 96}, std::pair{16, 512}}) {
+            CAPTURE(name(type));
             CAPTURE(inputs);
-            const Table table = make_table(type, outputs, inputs);
+            const test::Weights table = test::make_weights(type, outputs, inputs, false, 3);
             const std::vector<std::int32_t> tokens = {outputs - 1, -1, 0, 9, 15, 8};
             const int rows = static_cast<int>(tokens.size()) - 1;  // one more lies after them
             const OnDevice<std::int32_t> device_tokens{tokens};
@@ -99,7 +43,7 @@ TEST_CASE("a row's embedding is its token's, for all types of weights; rows with
                     worst = std::max(worst, std::abs(static_cast<double>(off)));
                 }
             }
-            CHECK(worst <= (type == WeightType::Q4 ? 1e-6 : 0.0));
+            CHECK(worst == 0.0);
         }
     }
 }

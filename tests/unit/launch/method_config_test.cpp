@@ -69,7 +69,13 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                             "pearl-skip",
                                             "fold-skip",
                                             "pearl-clasp",
-                                            "pearl-swift"};
+                                            "pearl-swift",
+                                            "pearl-layerskip",
+                                            "pearl-adaspeed",
+                                            "fold-clasp",
+                                            "fold-swift",
+                                            "fold-layerskip",
+                                            "fold-adaspeed"};
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -268,6 +274,40 @@ TEST_CASE("what cannot work together is refused by name") {
         const std::string what = error_of(one.text);
         CAPTURE(what);
         CHECK(contains(what, one.what));
+    }
+}
+
+TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
+    const char* const sources[] = {"prompt-lookup",
+                                   "first-layers",
+                                   "prompt-lookup+first-layers",
+                                   "skip-layers",
+                                   "skip-layers\"\nchoose = \"programme",
+                                   "skip-layers\"\nchoose = \"search",
+                                   "trained",
+                                   "prompt-lookup+trained",
+                                   "model\"\nmodel = \"x.gguf"};
+    const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
+                                 "confidence_min = 0.6\nthreshold_adapts = true\n",
+                                 "reach_min = 0.8\nthreshold_adapts = true\n"};
+    const char* const in_turns[] = {"adaptive = true\n", "while_worth = true\n"};
+    for (const char* source : sources) {
+        CAPTURE(source);
+        const std::string from = std::string{"[draft]\nsource = \""} + source + "\"\n";
+        const std::string pearl = stage("draft") + stage("segment") + from;
+        const std::string fold = kFold + from + "exit_alternatives = 2\n";
+        for (const char* rule : rules) {
+            CAPTURE(rule);
+            (void)config_of(pearl + rule);
+            (void)config_of(pearl + rule + "pace = \"ahead\"\n");
+            (void)config_of(fold + rule + "pace = \"ahead\"\n");
+        }
+        for (const char* rule : in_turns) {
+            CAPTURE(rule);
+            (void)config_of(pearl + rule);
+            CHECK(contains(error_of(pearl + rule + "pace = \"ahead\"\n"), "is for pace"));
+        }
+        CHECK(contains(error_of(pearl + "probe = true\n"), "probe"));
     }
 }
 

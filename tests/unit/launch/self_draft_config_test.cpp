@@ -1,9 +1,12 @@
 // [self_draft]: what is refused, each with file, key and value.
 #include "launch/config/self_draft_config.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <string>
 #include <unistd.h>
 
@@ -11,7 +14,10 @@
 
 #include "launch/backend/search_plan.hpp"
 #include "launch/backend/self_draft_plan.hpp"
+#include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "model/weights/unfinished_file.hpp"
+#include "tests/support/captured_stderr.hpp"
 #include "tests/support/fixture_model.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -62,6 +68,29 @@ struct StateFile {
     std::string path = std::filesystem::temp_directory_path() /
                        ("self_draft_config_test." + std::to_string(::getpid()));
 };
+
+/// An empty folder; the destructor removes it with its files.
+struct StateFolder {
+    StateFolder() { std::filesystem::create_directory(path); }
+    ~StateFolder() { std::filesystem::remove_all(path); }
+    StateFolder(const StateFolder&) = delete;
+    StateFolder& operator=(const StateFolder&) = delete;
+    [[nodiscard]] std::map<std::string, std::string> files() const {
+        std::map<std::string, std::string> found;
+        for (const auto& entry : std::filesystem::directory_iterator{path}) {
+            std::ifstream file{entry.path()};
+            found[entry.path().filename()] = {std::istreambuf_iterator<char>{file}, {}};
+        }
+        return found;
+    }
+    std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                 ("self_draft_config_test.folder." + std::to_string(::getpid()));
+};
+
+/// The plan of [draft] with `search`, for a model of 2 layers.
+Result<SearchTrialOptions> draft_search(const SearchConfig& search) {
+    return plan_search({.ratio = 0.45, .keep_first = 0, .keep_last = 0}, search, 2, "[draft]");
+}
 
 std::string search_with_state(const std::string& path) {
     return "source = \"skip\"\nchoose = \"search\"\nkeep_first = 0\nkeep_last = 0\nstate = \"" +
@@ -192,7 +221,7 @@ TEST_CASE("an exit after the first of several segments is refused with the layer
     CHECK(status.error().what == "[self_draft] exit = 5: the first segment has 4 layers");
 }
 
-TEST_CASE("the state of a search that is garbage, of another model, or cannot be kept is refused") {
+TEST_CASE("the state of a search that is garbage or of another model is refused") {
     for (const std::string& text : {std::string{"garbage"}, std::string{"{}"}, std::string{"[1, 2"},
                                     std::string{}, state_of(30)}) {
         CAPTURE(text);
@@ -201,31 +230,89 @@ TEST_CASE("the state of a search that is garbage, of another model, or cannot be
         CHECK(contains(what, "[self_draft] state = " + file.path));
         CHECK(contains(what, "delete the file to search anew"));
     }
-    CHECK(contains(plan_error_of(search_with_state("/no/such/folder/state")),
-                   "[self_draft] state: /no/such/folder/state"));
 }
 
 TEST_CASE("a draft's search refuses the same states, by its own table") {
-    const auto plan_of = [](const std::string& path) {
-        SearchConfig search;
-        search.state = path;
-        return plan_search({.ratio = 0.45, .keep_first = 0, .keep_last = 0}, search, 2, "[draft]");
-    };
+    const auto plan_of = [](const std::string& path) { return draft_search({.state = path}); };
     for (const std::string& text : {std::string{"garbage"}, state_of(30)}) {
         const StateFile file{text};
         const auto plan = plan_of(file.path);
         REQUIRE(!plan.ok());
         CHECK(contains(plan.error().what, "[draft] state = " + file.path));
     }
-    CHECK(contains(plan_of("/no/such/folder/state").error().what,
-                   "[draft] state: /no/such/folder/state"));
     // Both tables keep one format: what one has found the other may begin with.
     const StateFile file{state_of(2)};
     CHECK(plan_of(file.path).value().state == state_of(2));
 }
 
+TEST_CASE("a state that cannot be written is refused with table, key and file before the run") {
+    for (const std::string table : {"[draft]", "[self_draft]"}) {
+        const Status kept = check_state_kept({.state = "/no/such/folder/state"}, table);
+        REQUIRE(!kept.ok());
+        CHECK(contains(kept.error().what, table + " state: /no/such/folder/state"));
+        CHECK(contains(kept.error().what, "No such file or directory"));
+        CHECK(check_state_kept({}, table).ok());
+    }
+}
+
+TEST_CASE("checking and writing a state leaves the other files of its folder alone") {
+    const StateFolder folder;
+    std::map<std::string, std::string> files;
+    files["found.state"] = state_of(2);
+    for (const char* suffix : {".probe", ".new", ".tmp", "~", ".bak"})
+        files["found.state" + std::string{suffix}] = std::string{"another file"} + suffix;
+    for (const auto& [name, text] : files) std::ofstream{folder.path / name} << text;
+    const SearchConfig search{.state = folder.path / "found.state"};
+    CHECK(check_state_kept(search, "[draft]").ok());
+    CHECK(folder.files() == files);
+    draft_search(search).value().save("what was found");
+    files["found.state"] = "what was found";
+    CHECK(folder.files() == files);
+}
+
+TEST_CASE("a state that another process is writing passes the check and is not disturbed") {
+    const StateFolder folder;
+    const SearchConfig search{.state = folder.path / "found.state"};
+    auto other = UnfinishedFile::begin(search.state, UnfinishedFile::Beside::Refuse);
+    REQUIRE(other.ok());
+    CHECK(check_state_kept(search, "[draft]").ok());
+    CHECK(other.value().keep().ok());
+    CHECK(folder.files() == std::map<std::string, std::string>{{"found.state", ""}});
+}
+
+TEST_CASE("a save that fails during the run is one warning, with file and reason") {
+    const StateFolder folder;
+    const SearchConfig search{.state = folder.path / "found.state"};
+    const auto save = draft_search(search).value().save;
+    log_as_stage("draft");
+    CHECK(testing::stderr_of([&] { save("first"); }).empty());
+    std::filesystem::remove_all(folder.path);
+    const std::string said = testing::stderr_of([&] {
+        for (int i = 0; i < 3; ++i) save("later");
+    });
+    CHECK(contains(said, " warning: [draft] state = " + search.state + ": "));
+    CHECK(contains(said, "No such file or directory"));
+    CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+    std::filesystem::create_directory(folder.path);
+    save("again");
+    CHECK(folder.files() == std::map<std::string, std::string>{{"found.state", "again"}});
+}
+
+TEST_CASE("a ratio gives a fixed set as many sub-layers as a searched one") {
+    for (int layers = 3; layers <= 40; ++layers) {
+        for (int percent = 0; percent <= 100; ++percent) {
+            const SkipConfig skip{.ratio = percent / 100.0};
+            const SkipSearch search{{.layers = layers, .ratio = skip.ratio}};
+            CAPTURE(layers);
+            CAPTURE(percent);
+            CHECK(skip.count_of(layers) == search.best().count());
+            CHECK(skip.set_of(layers, "[draft]").value() == search.best());
+        }
+    }
+}
+
 TEST_CASE("a search whose ratio leaves one set is refused, and names it") {
-    for (const double ratio : {0.2, 1.0}) {  // of 2 layers: 0.8 of a sub-layer, or all 4
+    for (const double ratio : {0.0, 1.0}) {  // of 2 layers: no sub-layer, or all 4
         const auto plan =
             plan_search({.ratio = ratio, .keep_first = 0, .keep_last = 0}, {}, 2, "[draft]");
         REQUIRE(!plan.ok());

@@ -29,6 +29,22 @@ bool names(const std::string& what, std::string_view part) {
 
 }  // namespace
 
+TEST_CASE(
+    "the number of sub-layers of a ratio is rounded down, is at least one, and is exact for whole "
+    "numbers") {
+    CHECK(skipped_of(0.45, 56) == 25);  // 25.2
+    CHECK(skipped_of(0.3, 56) == 16);   // 16.8
+    CHECK(skipped_of(0.2, 4) == 1);
+    CHECK(skipped_of(0.0, 56) == 0);
+    CHECK(skipped_of(1.0, 56) == 56);
+    CHECK(skipped_of(0.5, 0) == 0);
+    for (int of = 1; of <= 500; ++of) {
+        CAPTURE(of);
+        for (int count = 0; count <= of; ++count)
+            CHECK(skipped_of(static_cast<double>(count) / of, of) == count);
+    }
+}
+
 TEST_CASE("a text names layers and ranges of each kind") {
     const SkipSet set = parsed("attn:1,3,5-7 mlp:2,4", 8);
     CHECK(set.layers() == 8);

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/weights/gguf/gguf_groups.hpp"
+#include "model/weights/gguf/gguf_codes.hpp"
 #include "model/weights/quantise.hpp"
 
 namespace paceline {
@@ -53,12 +53,14 @@ TEST_CASE("blocks hold the integers and scales that a backend makes of the same 
             const float* x = row.data() + static_cast<std::ptrdiff_t>(group) * kQuantGroup;
             const bool int8 = type == StoredType::Q8_0;
             const QuantisedGroup wanted = int8 ? quantise_int8(x) : quantise_q4(x);
-            const auto stored = int8 ? stored_int8_group(made.view, 0, group)
-                                     : stored_q4_group(made.view, 0, group);
-            REQUIRE(stored.has_value());
-            CHECK(std::equal(std::begin(wanted.q), std::end(wanted.q), std::begin(stored->q)));
-            CHECK(stored->scale == wanted.scale);
-            CHECK(stored->minimum == wanted.minimum);
+            const std::byte* block =
+                made.view.data + group * static_cast<std::ptrdiff_t>(traits(type).block_bytes);
+            StoredCodes stored;
+            stored_codes(type, std::span{&block, 1}, 0, std::span{&stored, 1});
+            for (std::size_t i = 0; i < stored.codes.size(); ++i)
+                CHECK(stored.codes[i] == wanted.q[i] + (int8 ? 128 : 0));
+            CHECK(stored.d == wanted.scale);
+            CHECK(stored.minimum == wanted.minimum);
         }
     }
 }

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "model/weights/describe.hpp"
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 #include "model/weights/trained_parts.hpp"
 #include "tests/support/contains.hpp"
 #include "tests/support/fixture_model.hpp"

@@ -1,5 +1,5 @@
-// Numbers that are synthetic: their size, what the types make of them, where they come from.
-#include "model/weights/synthetic_rows.hpp"
+// Synthetic rows: mean and variance, resolution of each type, dependence on seed, row and column.
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 #include <cmath>
 #include <vector>
@@ -46,7 +46,35 @@ TEST_CASE("synthetic rows have mean 0 and variance 1 / columns in every type") {
     }
 }
 
-TEST_CASE("a type says how finely a number is told, not which one it is") {
+TEST_CASE(
+    "synthetic rows of block types have a mean near 0 and variance 1 / columns, and are "
+    "repeatable") {
+    constexpr int kColumns = 4096;
+    for (const StoredType type :
+         {StoredType::Q5_0, StoredType::Q5_1, StoredType::Q2_K, StoredType::Q3_K, StoredType::Q4_K,
+          StoredType::Q5_K, StoredType::Q6_K, StoredType::IQ4_NL, StoredType::IQ4_XS,
+          StoredType::MXFP4}) {
+        CAPTURE(traits(type).name);
+        double sum = 0.0;
+        double squares = 0.0;
+        for (std::int64_t row = 0; row < 16; ++row) {
+            const std::vector<float> values = row_of(type, 7, row, kColumns);
+            CHECK(values == row_of(type, 7, row, kColumns));
+            CHECK(values != row_of(type, 8, row, kColumns));
+            for (const float value : values) {
+                sum += static_cast<double>(value);
+                squares += static_cast<double>(value) * static_cast<double>(value);
+            }
+        }
+        // The scale is rounded to a power of two: the variance is off by a factor of at most 2.
+        const double most = type == StoredType::MXFP4 ? 2.1 : 1.05;
+        CHECK(squares / 16 < most);
+        CHECK(squares / 16 > 1.0 / most);
+        CHECK(std::fabs(sum / (16 * kColumns) * std::sqrt(kColumns)) < 0.1);
+    }
+}
+
+TEST_CASE("types differ in the resolution of a number, not in the number") {
     constexpr int kColumns = 96;
     const std::vector<float> exact = row_of(StoredType::F32, 7, 3, kColumns);
     const float deviation = 1.0f / std::sqrt(static_cast<float>(kColumns));

@@ -127,10 +127,13 @@ inline unsigned ballot(bool mine, std::source_location at = std::source_location
 struct alignas(16) Words4 {
     std::uint32_t x, y, z, w;
 };
+struct alignas(8) Words2 {
+    std::uint32_t x, y;
+};
 
-inline Words4 load_streamed(const Words4* from,
-                            std::source_location at = std::source_location::current()) {
-    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Words4) != 0) {
+template <class Words>
+Words load_streamed(const Words* from, std::source_location at = std::source_location::current()) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(Words) != 0) {
         emulated::this_thread().block->fail("load_streamed() of an unaligned address", at);
     }
     return *from;
@@ -212,6 +215,16 @@ inline std::uint32_t add_two_bf16(std::uint32_t a, std::uint32_t b) {
         return bf16_to_float(static_cast<std::uint16_t>(word >> shift & 0xFFFFU));
     };
     return two_bf16(half(a, 0) + half(b, 0), half(a, 16) + half(b, 16));
+}
+
+inline std::uint32_t permute_bytes(std::uint32_t a, std::uint32_t b, std::uint32_t from) {
+    const std::uint64_t both = std::uint64_t{b} << 32U | a;
+    std::uint32_t bytes = 0;
+    for (unsigned i = 0; i < 4; ++i) {
+        const std::uint64_t byte = both >> (8 * (from >> (4 * i) & 7U)) & 0xFFU;
+        bytes |= static_cast<std::uint32_t>(byte) << (8 * i);
+    }
+    return bytes;
 }
 
 inline float fma(float a, float b, float c) {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"
 #include "tests/unit/cuda/wgmma/wgmma_kernels.hpp"
 

@@ -2,22 +2,28 @@
 // shared memory.
 //
 //     copies    stages of 64 inputs, weights as they lie in memory and rows, two stages ahead
-//     warp      4 (2) tiles of 16 outputs x 4 tiles of 8 rows: 12 (8) reads of 16 bytes a lane for
-//               32 (16) tensor-core products; sums of a slice, added to the total where it ends
+//     warp      4 (2) tiles of 16 outputs x 4 tiles of 8 rows: in bf16 12 (8) reads of 16 bytes a lane for
+//               32 (16) tensor-core products; rows are read 8 bytes at a time in types with a scale per 16
+//               inputs. Sums of a slice, added to the total where it ends
 //     block     totals through shared memory, then Finish
 //
 // The order of sums is that of the batch kernel: group after group from zero within a slice, slices
 // in ascending order. What differs is who holds what: here a total begins as -0 instead of the first
 // slice, which is the same: -0 is the one number that adds nothing, not even a sign.
-#include "model/kernels/cuda/gemm_kernels.hpp"
-#include "model/kernels/cuda/gemm_square.cuh"
+//
+// Included by gemm_tiled_codes.cu, _blocks.cu and _k_blocks.cu alone, each for some types.
+#pragma once
+
+#include "model/kernels/cuda/gemm/gemm_kernels.hpp"
+#include "model/kernels/cuda/gemm/gemm_square.cuh"
 #include "model/kernels/cuda/launch.cuh"
 
 namespace paceline::cuda {
-namespace {
+namespace tiled {
 
-constexpr int kStages = 3;  // of the large square 96 KB: what devices of 8.6 and 8.9 have too
-constexpr int kWarpRowTiles = 4;
+// The large square takes 96 KB, which devices of 8.6 and 8.9 have too.
+inline constexpr int kStages = 3;
+inline constexpr int kWarpRowTiles = 4;
 
 /// The shape of a block with `kTile` outputs and as many rows.
 template <int kTile>
@@ -29,15 +35,25 @@ struct Square {
     static constexpr int kThreads = 32 * kWarpsOfOutputs * kWarpsOfRows;
 };
 
-/// Bytes of a tile's weights in a stage.
-constexpr int tile_bytes(WeightType type) {
+/// Bytes of a tile's weights in a stage, without its head.
+constexpr int stage_tile_bytes(WeightType type) {
     return type == WeightType::BF16
                ? kTileOutputs * kPieces * 16
                : kStageInputs / step_inputs(type) * static_cast<int>(record_bytes(type));
 }
+/// Bytes of a tile's head in a stage.
+constexpr int stage_head_bytes(WeightType type) {
+    return type == WeightType::BF16 ? 0 : 8 * head_bytes(type);
+}
+/// Where heads begin in a stage: after the weights of all tiles.
+template <WeightType kType, int kTile>
+constexpr int heads_at() {
+    return Square<kTile>::kTiles * stage_tile_bytes(kType);
+}
+/// Bytes of weights and heads in a stage.
 template <WeightType kType, int kTile>
 constexpr int weights_bytes() {
-    return Square<kTile>::kTiles * tile_bytes(kType);
+    return heads_at<kType, kTile>() + Square<kTile>::kTiles * stage_head_bytes(kType);
 }
 template <WeightType kType, int kTile>
 constexpr int stage_bytes() {
@@ -55,13 +71,16 @@ template <WeightType kType, int kTile>
 struct Copier {
     using Shape = Square<kTile>;
     static constexpr int kThreads = Shape::kThreads;
-    static constexpr int kTileBytes = tile_bytes(kType);
+    static constexpr int kTileBytes = stage_tile_bytes(kType);
     static constexpr int kWeightPieces = Shape::kTiles * kTileBytes / 16;
+    static constexpr int kHeadPieces = Shape::kTiles * stage_head_bytes(kType) / 16;
     static constexpr int kRowPieces = kTile * kPieces;
     static constexpr int kRowsApart = kThreads / kPieces;  // of a thread's pieces
-    static_assert(kRowsApart % 2 == 0, "all of a thread's rows are odd, or none");
+    static_assert(kRowsApart % 4 == 0, "a piece has the same place in all rows of a thread");
+    static_assert(kHeadPieces <= kThreads, "a thread copies one piece of the heads, or none");
 
     Copies<divided_up(kWeightPieces, kThreads), kThreads> weights;
+    Copies<1, kThreads> heads;
     Copies<kRowPieces / kThreads, kThreads> rows;
     int weights_to, rows_to;
 
@@ -92,10 +111,22 @@ struct Copier {
                 const int at = thread_index() + i * kThreads;
                 const int within = at % kTilePieces;
                 weights.from[i] =
-                    record_of(args.weights, place.first_tile + at / kTilePieces, 0) + within * 16;
+                    tile_of<kType>(args.weights, place.first_tile + at / kTilePieces) + within * 16;
                 const int half = kType == WeightType::Int8 ? within / (kTilePieces / 2) : 0;
                 weights.last[i] = at < kWeightPieces ? last_stage(place, half) : -1;
             }
+            begin_heads(args, place);
+        }
+    }
+
+    PACE_DEVICE void begin_heads(const GemmArgs& args, const Place& place) {
+        if constexpr (kHeadPieces > 0) {
+            constexpr int kPiecesATile = stage_head_bytes(kType) / 16;
+            const int at = thread_index();
+            const unsigned char* tile =
+                tile_of<kType>(args.weights, place.first_tile + at / kPiecesATile);
+            heads.from[0] = heads_of<kType>(args.weights, tile) + at % kPiecesATile * 16;
+            heads.last[0] = at < kHeadPieces ? place.stages - 1 : -1;
         }
     }
 
@@ -103,34 +134,62 @@ struct Copier {
     PACE_DEVICE void copy(int stage, unsigned char* to) {
         constexpr int kWeightBytes = kType == WeightType::BF16 ? kRowBytes : kTileBytes;
         weights.copy(stage, kWeightBytes, to + weights_to);
+        if constexpr (kHeadPieces > 0) {
+            // Each stage has a copy of its head; kShared stages in a row have the same one.
+            constexpr int kShared = kHeadInputs / kStageInputs;
+            const bool last = stage % kShared == kShared - 1;
+            heads.copy(stage, last ? stage_head_bytes(kType) : 0,
+                       to + heads_at<kType, kTile>() + thread_index() * 16);
+        }
         rows.copy(stage, kRowBytes, to + rows_to);
         commit_copies();  // also of nothing: they are counted
     }
 };
 
 /// A tile's weights of 32 inputs, from a stage: what Step::load() and group() give. `weights` is
-/// where those of the warp's first tile begin, for this lane.
+/// where those of the warp's first tile begin (of BF16: for this lane), `heads` where its heads do.
 template <WeightType kType>
 PACE_DEVICE Group<kType> group_of(const unsigned char* weights,
+                                  const unsigned char* heads,
                                   int tile,
                                   unsigned half,
                                   std::uint32_t zero) {
     Step<kType> step;
-    const unsigned char* record = weights + tile * tile_bytes(kType);
+    const unsigned char* record = weights + tile * stage_tile_bytes(kType);
     if constexpr (kType == WeightType::BF16) {
         step.low = words_at(record);
         step.high = words_at(record + 8 * kRowBytes);
-        return {step.group(0).weights.anew(zero), {}, {}};
-    } else if constexpr (kType == WeightType::Int8) {
-        record += half * record_bytes(kType);
-        step.values = words_at(record + lane() * 16);
-        step.scales = *reinterpret_cast<const std::uint32_t*>(record + 512 + lane() / 4 * 4);
-        return step.group(0);
+        Group<kType> group = step.group(0);
+        group.weights = group.weights.anew(zero);
+        return group;
     } else {
-        step.values = words_at(record + lane() * 16);
-        step.scales = words_at(record + 512 + lane() / 4 * 16);
-        return step.group(static_cast<int>(half));
+        if constexpr (Step<kType>::kGroups == 1) record += half * record_bytes(kType);
+        step.record.template read<false>(record, heads + tile * stage_head_bytes(kType));
+        return step.group(Step<kType>::kGroups == 1 ? 0 : static_cast<int>(half));
     }
+}
+
+/// A lane's eight inputs of row g of a tile of rows, whose first byte is `within` bytes after the tile's: 16 bytes, or 8
+/// bytes from each half of the group.
+template <WeightType kType>
+PACE_DEVICE Words4 inputs_at(const unsigned char* tile, int within) {
+    if constexpr (!has_halves(block_format(kType).form)) {
+        return words_at(tile + within);
+    } else {
+        constexpr int kHalf = 32;  // bytes: the other half of a group differs in this bit
+        const auto first = *reinterpret_cast<const Words2*>(tile + within);
+        const auto second = *reinterpret_cast<const Words2*>(tile + (within ^ kHalf));
+        return {first.x, first.y, second.x, second.y};
+    }
+}
+/// Where the lane's inputs of group 0 begin, in bytes after those of the tile of rows.
+template <WeightType kType>
+PACE_DEVICE int inputs_within() {
+    const int row = lane() / 4;
+    const int t = lane() % 4;
+    if constexpr (has_halves(block_format(kType).form))
+        return row * kRowBytes + piece_at(row, t / 2) + t % 2 * 8;
+    return row * kRowBytes + piece_at(row, t);
 }
 
 template <int kWarpTiles>
@@ -159,24 +218,24 @@ PACE_DEVICE void multiply_half(const unsigned char* stage,
     using Shape = Square<kTile>;
     const int first_tile = warp() % Shape::kWarpsOfOutputs * Shape::kWarpTiles;
     const int first_row = warp() / Shape::kWarpsOfOutputs * kWarpRowTiles * kTileRows;
-    // Row g of every tile: odd together, so one place within a row for all. The other half's pieces
-    // are where one bit is another.
-    const int within = (lane() / 4 * kRowBytes + piece_at(lane() / 4, lane() % 4)) ^
-                       static_cast<int>(half * (kRowBytes / 2));
-    const unsigned char* rows =
-        stage + weights_bytes<kType, kTile>() + first_row * kRowBytes + within;
+    // Row g of every tile has the same order of pieces. The pieces of the other half of a stage differ in one bit of
+    // their place.
+    const int within = inputs_within<kType>() ^ static_cast<int>(half * (kRowBytes / 2));
+    const unsigned char* rows = stage + weights_bytes<kType, kTile>() + first_row * kRowBytes;
     const unsigned char* weights =
-        stage + first_tile * tile_bytes(kType) + (kType == WeightType::BF16 ? within : 0);
+        stage + first_tile * stage_tile_bytes(kType) + (kType == WeightType::BF16 ? within : 0);
+    const unsigned char* heads =
+        stage + heads_at<kType, kTile>() + first_tile * stage_head_bytes(kType);
     Words4 x[kWarpRowTiles];
-    InputSums totals[kWarpRowTiles];
+    InputSums<kType> totals[kWarpRowTiles];
 #pragma unroll
     for (int n = 0; n < kWarpRowTiles; ++n) {
-        x[n] = words_at(rows + n * kTileRows * kRowBytes);
+        x[n] = inputs_at<kType>(rows + n * kTileRows * kRowBytes, within);
         totals[n] = sum_inputs<kType>(x[n]);
     }
 #pragma unroll
     for (int m = 0; m < Shape::kWarpTiles; ++m) {
-        const Group<kType> group = group_of<kType>(weights, m, half, zero);
+        const Group<kType> group = group_of<kType>(weights, heads, m, half, zero);
 #pragma unroll
         for (int n = 0; n < kWarpRowTiles; ++n)
             add_group<kType>(sums.of[m][n], group, x[n], totals[n]);
@@ -269,25 +328,16 @@ void launch_square(Stream& stream, const GemmArgs& args, int rows) {
     launch(stream, shape, gemm_tiled<kType, kTile>, tiled);
 }
 
+}  // namespace tiled
+
 template <WeightType kType>
-void launch_type(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows) {
-    if (choice.tile == kLargeTile) return launch_square<kType, kLargeTile>(stream, args, rows);
-    launch_square<kType, kSmallTile>(stream, args, rows);
-}
-
-}  // namespace
-
-void launch_gemm_tiled(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows) {
-    switch (args.weights.type) {
-        case WeightType::F32:
-            throw DeviceError("a product of floats: the tiled kernel does not take it");
-        case WeightType::BF16:
-            return launch_type<WeightType::BF16>(stream, args, choice, rows);
-        case WeightType::Int8:
-            return launch_type<WeightType::Int8>(stream, args, choice, rows);
-        case WeightType::Q4:
-            return launch_type<WeightType::Q4>(stream, args, choice, rows);
-    }
+void launch_gemm_tiled_of(Stream& stream,
+                          const GemmArgs& args,
+                          const GemmChoice& choice,
+                          int rows) {
+    if (choice.tile == kLargeTile)
+        return tiled::launch_square<kType, kLargeTile>(stream, args, rows);
+    tiled::launch_square<kType, kSmallTile>(stream, args, rows);
 }
 
 }  // namespace paceline::cuda

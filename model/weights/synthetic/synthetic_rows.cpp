@@ -1,11 +1,13 @@
-#include "model/weights/synthetic_rows.hpp"
+#include "model/weights/synthetic/synthetic_rows.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
-#include "model/weights/synthetic_numbers.hpp"
+#include "model/weights/packed_type.hpp"
+#include "model/weights/synthetic/synthetic_blocks.hpp"
+#include "model/weights/synthetic/synthetic_numbers.hpp"
 
 namespace paceline {
 namespace {
@@ -72,7 +74,7 @@ float random_scale(StoredType type, int columns) {
     const float deviation = 1.0f / std::sqrt(static_cast<float>(columns));
     if (type == StoredType::Q8_0) return deviation * kRandomInt8;
     if (type == StoredType::Q4_0 || type == StoredType::Q4_1) return deviation * kRandomInt4;
-    PACE_CHECK(traits(type).block_elements == 1, "a type that a shape may name");
+    PACE_CHECK(traits(type).block_elements == 1, "a plain type, Q8_0, Q4_0 or Q4_1");
     return deviation * kRandomUnit;
 }
 
@@ -87,6 +89,8 @@ void random_row(
     const auto blocks =
         static_cast<std::size_t>(random_row_columns(type, columns)) / of.block_elements;
     PACE_CHECK(out.size() == blocks * of.block_bytes, "room for the row's blocks");
+    if (of.block_elements > 1 && is_block_type(natural_type(type)))
+        return random_blocks(type, seed, row, columns, out);
     Bits bits{seed, row, columns};
     const float scale = random_scale(type, columns);
     if (of.block_elements == 1) return plain_row(type, bits, scale, columns, out.data());

@@ -1,7 +1,7 @@
 // Products by cuBLAS, and the kernel `finish` that does what is fused after our own (gemm_blas.hpp).
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_blas.hpp"
-#include "model/kernels/cuda/gemm_finish.cuh"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
+#include "model/kernels/cuda/gemm/gemm_finish.cuh"
 #include "model/kernels/cuda/launch.cuh"
 #include "model/kernels/cuda/rows.hpp"
 
@@ -91,7 +91,7 @@ void launch_gemm_blas(Stream& stream, Blas& blas, const GemmArgs& args, int rows
     float* const factors = norm.factors;
     norm.factors = nullptr;
     if (norm.squares != nullptr && factors != nullptr) {
-        launch_norm_factors(stream, {norm, args.rows, factors}, rows);
+        if (!norm.ready) launch_norm_factors(stream, {norm, args.rows, factors}, rows);
         norm.factors = factors;
     }
     LaunchShape shape;

@@ -5,7 +5,7 @@
 // C++17.
 #pragma once
 
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::cuda {
 
@@ -34,9 +34,11 @@ struct GemmChoice {
 
 /// Rows come through the caches once for each block: blocks of more outputs ask for them less
 /// often, as long as there are enough of them. More sums than these a thread has no registers for.
+/// Block types have thread blocks of one tile alone: two tiles were not measured on a GPU, and would double the
+/// kernels to compile.
 [[nodiscard]] constexpr int tiles_max(WeightType type, int row_tiles) {
-    if (type == WeightType::F32 || row_tiles == 1) return 1;
-    return type == WeightType::Q4 && row_tiles == 8 ? 1 : 2;
+    if (type == WeightType::F32 || row_tiles == 1 || is_block_type(type)) return 1;
+    return type != WeightType::BF16 && type != WeightType::Int8 && row_tiles == 8 ? 1 : 2;
 }
 
 [[nodiscard]] constexpr GemmChoice choose_gemm(const DeviceMatrix& matrix, const GemmLaunch& how) {

@@ -7,6 +7,9 @@
 //
 //     first product of a group    8t .. 8t+3 of every t       second    8t+4 .. 8t+7
 //
+// In types with a scale per 16 inputs the lane has inputs 4t .. 4t+3 of both halves of the group instead, so that each
+// of the two products covers one half.
+//
 // Sums of a tile: c[0], c[1] are output g for rows 2t and 2t+1; c[2], c[3] output g + 8.
 //
 // Both kernels multiply with add_group(), group after group in ascending order: that, and where
@@ -14,7 +17,9 @@
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm_codes.cuh"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
 
 namespace paceline::cuda {
 
@@ -23,9 +28,18 @@ template <int kRowTiles>
 struct LaneRows {
     const std::uint16_t* at[kRowTiles];
 
-    PACE_DEVICE Words4 load(int tile, int input) const {
+    /// The lane's eight inputs of the group that begins at `group`.
+    template <WeightType kType>
+    PACE_DEVICE Words4 load(int tile, int group) const {
         if (at[tile] == nullptr) return Words4{0, 0, 0, 0};
-        return *reinterpret_cast<const Words4*>(at[tile] + input);
+        const std::uint16_t* from = at[tile] + group;
+        if constexpr (!has_halves(block_format(kType).form)) {
+            return *reinterpret_cast<const Words4*>(from + lane() % 4 * 8);
+        } else {
+            const auto first = *reinterpret_cast<const Words2*>(from + lane() % 4 * 4);
+            const auto second = *reinterpret_cast<const Words2*>(from + 16 + lane() % 4 * 4);
+            return {first.x, first.y, second.x, second.y};
+        }
     }
 };
 
@@ -57,30 +71,60 @@ PACE_DEVICE void multiply_group(float (&c)[4], const Operands& w, const Words4& 
     mma_bf16(c, w.second, b1);
 }
 
-/// 32 inputs of a lane's two outputs, ready to be multiplied.
+/// Scales per group of 32 inputs.
+constexpr int scales_of(WeightType type) {
+    return has_halves(block_format(type).form) ? 2 : 1;
+}
+
+/// 32 inputs of a lane's two outputs, ready to be multiplied. Scales and minima are not set for row-major types.
 template <WeightType kType>
 struct Group {
     Operands weights;
-    float scale[kType == WeightType::BF16 ? 1 : 2];  // of output g, of g + 8
-    float minimum[kType == WeightType::Q4 ? 2 : 1];
+    float scale[scales_of(kType)][2];  // of output g, of g + 8
+    float minimum[scales_of(kType)][2];
 };
 
-/// Sums of a group's inputs, of rows 2t and 2t+1: what the minima of Q4 are multiplied by.
+/// Sums of inputs, which minima are multiplied by: of rows 2t and 2t+1, for each scale of a group.
+template <WeightType kType>
 struct InputSums {
-    float of[2];
+    float of[scales_of(kType)][2];
 };
 template <WeightType kType>
-PACE_DEVICE InputSums sum_inputs(const Words4& x) {
-    if constexpr (kType != WeightType::Q4) {
+PACE_DEVICE InputSums<kType> sum_inputs(const Words4& x) {
+    constexpr ScaleForm kForm = block_format(kType).form;
+    if constexpr (!has_minimum(kForm)) {
         return {};
     } else {
-        // A product with ones puts the sum of a row's inputs where its minimum is needed.
+        // A product with ones puts each row's sum into the lanes that need it; it is the same for every output.
         constexpr std::uint32_t kTwoOnes = 0x3F803F80U;
-        const Operands ones{{kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes},
-                            {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes}};
+        const std::uint32_t ones[4] = {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes};
+        const std::uint32_t first[2] = {x.x, x.y};
+        const std::uint32_t second[2] = {x.z, x.w};
         float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        multiply_group(total, ones, x);
-        return {{total[0], total[1]}};  // the same for every output
+        mma_bf16(total, ones, first);
+        if constexpr (!has_halves(kForm)) {
+            mma_bf16(total, ones, second);
+            return {{{total[0], total[1]}}};
+        } else {
+            float upper[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            mma_bf16(upper, ones, second);
+            return {{{total[0], total[1]}, {upper[0], upper[1]}}};
+        }
+    }
+}
+
+/// Adds scale `h` of a group times its product, and the minimum times the sum of the inputs.
+template <WeightType kType>
+PACE_DEVICE void add_scaled(float (&sums)[4],
+                            const Group<kType>& w,
+                            int h,
+                            const float (&product)[4],
+                            const InputSums<kType>& totals) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        sums[i] = fma(w.scale[h][i / 2], product[i], sums[i]);
+        if constexpr (has_minimum(block_format(kType).form))
+            sums[i] = fma(w.minimum[h][i / 2], totals.of[h][i % 2], sums[i]);
     }
 }
 
@@ -88,35 +132,42 @@ template <WeightType kType>
 PACE_DEVICE void add_group(float (&sums)[4],
                            const Group<kType>& w,
                            const Words4& x,
-                           const InputSums& totals) {
-    if constexpr (kType == WeightType::BF16) {
+                           const InputSums<kType>& totals) {
+    if constexpr (is_row_major(kType)) {
         multiply_group(sums, w.weights, x);
-    } else {
+    } else if constexpr (!has_halves(block_format(kType).form)) {
         float group[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         multiply_group(group, w.weights, x);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            sums[i] = fma(w.scale[i / 2], group[i], sums[i]);
-            if constexpr (kType == WeightType::Q4)
-                sums[i] = fma(w.minimum[i / 2], totals.of[i % 2], sums[i]);
-        }
+        add_scaled<kType>(sums, w, 0, group, totals);
+    } else {
+        const std::uint32_t first[2] = {x.x, x.y};
+        const std::uint32_t second[2] = {x.z, x.w};
+        float low[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        float high[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        mma_bf16(low, w.weights.first, first);
+        mma_bf16(high, w.weights.second, second);
+        add_scaled<kType>(sums, w, 0, low, totals);
+        add_scaled<kType>(sums, w, 1, high, totals);
     }
 }
 
-/// A half of a word as float.
-PACE_DEVICE float half_of(std::uint32_t word, bool upper) {
-    return half_to_float(static_cast<std::uint16_t>(upper ? word >> 16U : word & 0xFFFFU));
-}
-
-/// Where records of a matrix begin.
-PACE_DEVICE const unsigned char* record_of(const DeviceMatrix& w, int tile, int step) {
-    // Tiles that do not exist read the last one; their results are not kept.
+/// Where a tile of records begins. For a tile that does not exist the last one, whose results are then not kept.
+template <WeightType kType>
+PACE_DEVICE const unsigned char* tile_of(const DeviceMatrix& w, int tile) {
     const int last = w.tiles() - 1;
     return static_cast<const unsigned char*>(w.values) +
-           (static_cast<std::size_t>(tile < last ? tile : last) *
-                static_cast<std::size_t>(steps_of(w.type, w.inputs)) +
-            static_cast<std::size_t>(step)) *
-               record_bytes(w.type);
+           static_cast<std::size_t>(tile < last ? tile : last) * tile_bytes(kType, w.inputs);
+}
+/// Where a record of a tile begins. Offsets of 32 bits, which take fewer registers (Int8, one tile of rows: 64 instead
+/// of 71, so that a fourth block fits on a multiprocessor of 9.0).
+template <WeightType kType>
+PACE_DEVICE const unsigned char* record_of(const unsigned char* tile, int step) {
+    return tile + static_cast<unsigned>(step) * static_cast<unsigned>(record_bytes(kType));
+}
+/// Where the heads of a tile begin.
+template <WeightType kType>
+PACE_DEVICE const unsigned char* heads_of(const DeviceMatrix& w, const unsigned char* tile) {
+    return record_of<kType>(tile, steps_of(kType, w.inputs));
 }
 
 /// Where output `o` of a tile (0 .. 15) begins in a row-major matrix of T.
@@ -132,7 +183,32 @@ PACE_DEVICE const T* output_of(const DeviceMatrix& w, int tile, int o) {
 
 /// What a lane holds of a tile's step: load() from global memory, group() when it is multiplied.
 template <WeightType kType>
-struct Step;
+struct Step {
+    static constexpr int kGroups = step_inputs(kType) / 32;
+    LaneRecord<kType> record;
+
+    PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
+        const unsigned char* of_tile = tile_of<kType>(w, tile);
+        const auto head = static_cast<unsigned>(step) * step_inputs(kType) / kHeadInputs;
+        record.template read<true>(record_of<kType>(of_tile, step),
+                                   heads_of<kType>(w, of_tile) + head * 8 * head_bytes(kType));
+    }
+    PACE_DEVICE Group<kType> group(int part) const {
+        std::uint32_t low[4];
+        std::uint32_t high[4];
+        record.numbers(part, 0, low);
+        record.numbers(part, 1, high);
+        Group<kType> made;
+        made.weights = Operands::of(low, high);
+#pragma unroll
+        for (int i = 0; i < 2 * scales_of(kType); ++i) {
+            made.scale[i / 2][i % 2] = record.scale(part, i % 2, i / 2);
+            if constexpr (has_minimum(block_format(kType).form))
+                made.minimum[i / 2][i % 2] = record.minimum(part, i % 2, i / 2);
+        }
+        return made;
+    }
+};
 
 /// Row-major, as in a file.
 template <>
@@ -150,74 +226,6 @@ struct Step<WeightType::BF16> {
     PACE_DEVICE Group<WeightType::BF16> group(int) const {
         return {
             Operands::of({low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}), {}, {}};
-    }
-};
-
-/// Two bf16 numbers from bytes `i` and `i + 1` of a word of int8 plus 128 each. Without a
-/// conversion, which a GPU does at a quarter of the speed of the rest: a byte at the end of 2^23 is
-/// that much more, and a difference of so few bits has its last 16 all zero.
-PACE_DEVICE std::uint32_t two_bytes(std::uint32_t word, int i) {
-    constexpr float kBias = 8388608.0f + 128.0f;
-    const auto at = [word](int k) {
-        return bits_of(float_of(((word >> (8 * k)) & 0xFFU) | 0x4B000000U) - kBias);
-    };
-    return (at(i) >> 16U) | (at(i + 1) & 0xFFFF0000U);
-}
-
-template <>
-struct Step<WeightType::Int8> {
-    static constexpr int kGroups = 1;
-    Words4 values;
-    std::uint32_t scales;
-
-    PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const unsigned char* record = record_of(w, tile, step);
-        values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
-        scales = *(reinterpret_cast<const std::uint32_t*>(record + 512) + lane() / 4);
-    }
-    PACE_DEVICE Group<WeightType::Int8> group(int) const {
-        constexpr std::uint32_t kPlus128 = 0x80808080U;
-        const std::uint32_t w[4] = {values.x ^ kPlus128, values.y ^ kPlus128, values.z ^ kPlus128,
-                                    values.w ^ kPlus128};
-        return {
-            Operands::of(
-                {two_bytes(w[0], 0), two_bytes(w[0], 2), two_bytes(w[1], 0), two_bytes(w[1], 2)},
-                {two_bytes(w[2], 0), two_bytes(w[2], 2), two_bytes(w[3], 0), two_bytes(w[3], 2)}),
-            {half_of(scales, false), half_of(scales, true)},
-            {}};
-    }
-};
-
-/// Nibbles `i` and `i + 4` of a word, which are neighbours among the inputs, as two bf16 numbers: at
-/// the end of 128 they are that much more.
-PACE_DEVICE std::uint32_t two_nibbles(std::uint32_t word, int i) {
-    constexpr std::uint32_t kTwo128 = 0x43004300U;
-    constexpr std::uint32_t kTwoMinus128 = 0xC300C300U;
-    return add_two_bf16(((word >> (4 * i)) & 0x000F000FU) | kTwo128, kTwoMinus128);
-}
-
-template <>
-struct Step<WeightType::Q4> {
-    static constexpr int kGroups = 2;
-    Words4 values;  // group 0: output g, g + 8; group 1: the same
-    Words4 scales;  // group 0: scales of g and g + 8, their minima; group 1: the same
-
-    PACE_DEVICE void load(const DeviceMatrix& w, int tile, int step) {
-        const unsigned char* record = record_of(w, tile, step);
-        values = load_streamed(reinterpret_cast<const Words4*>(record) + lane());
-        scales = *(reinterpret_cast<const Words4*>(record + 512) + lane() / 4);
-    }
-    PACE_DEVICE Group<WeightType::Q4> group(int part) const {
-        const std::uint32_t low = part == 0 ? values.x : values.z;
-        const std::uint32_t high = part == 0 ? values.y : values.w;
-        const std::uint32_t scale = part == 0 ? scales.x : scales.z;
-        const std::uint32_t minimum = part == 0 ? scales.y : scales.w;
-        return {Operands::of({two_nibbles(low, 0), two_nibbles(low, 1), two_nibbles(low, 2),
-                              two_nibbles(low, 3)},
-                             {two_nibbles(high, 0), two_nibbles(high, 1), two_nibbles(high, 2),
-                              two_nibbles(high, 3)}),
-                {half_of(scale, false), half_of(scale, true)},
-                {half_of(minimum, false), half_of(minimum, true)}};
     }
 };
 

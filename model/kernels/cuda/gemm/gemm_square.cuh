@@ -1,14 +1,15 @@
-// What the two kernels of many rows share (gemm_tiled.cu, gemm_tiled_wgmma.cu): a block's square of outputs
+// What the two kernels of many rows share (gemm_tiled.cuh, gemm_tiled_wgmma.cu): a block's square of outputs
 // and rows, the copies of its stages, and what is done with its totals.
 //
-// In shared memory a row of a stage is eight pieces of 16 bytes; odd rows have their halves swapped,
-// so that the eight lanes that read at once, four pieces of two rows, meet in no bank.
+// In shared memory a row of a stage is eight pieces of 16 bytes, in an order that avoids bank conflicts: odd rows have
+// their halves swapped, rows 2 and 3 of each four the pairs of pieces within a half. Lanes that read at the same time,
+// eight reading four pieces of two rows or sixteen reading two pieces of four rows, then use different banks.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_choice.hpp"
-#include "model/kernels/cuda/gemm_finish.cuh"
-#include "model/kernels/cuda/gemm_steps.cuh"
+#include "model/kernels/cuda/gemm/gemm_choice.hpp"
+#include "model/kernels/cuda/gemm/gemm_finish.cuh"
+#include "model/kernels/cuda/gemm/gemm_steps.cuh"
 
 namespace paceline::cuda {
 
@@ -24,7 +25,7 @@ constexpr int result_floats(int tile) {
 
 /// Where a piece of a row is, after the row's first byte.
 PACE_DEVICE int piece_at(int row, int piece) {
-    return (piece ^ (row % 2 * (kPieces / 2))) * 16;
+    return (piece ^ (row % 2 * 4 | row / 2 % 2 * 2)) * 16;
 }
 
 PACE_DEVICE Words4 words_at(const unsigned char* shared) {
@@ -103,7 +104,7 @@ template <int kTile, int kThreads>
 struct RowMajorWeights {
     static constexpr int kRowsApart = kThreads / kPieces;  // of a thread's pieces
     static constexpr int kCount = kTile * kPieces / kThreads;
-    static_assert(kRowsApart % 2 == 0, "all of a thread's rows are odd, or none");
+    static_assert(kRowsApart % 4 == 0, "a piece has the same place in all rows of a thread");
 
     Copies<kCount, kThreads> copies;
 
@@ -158,7 +159,7 @@ PACE_DEVICE void finish_rows(const GemmArgs& call, const Place& place, const flo
             for (int i = 0; i < kAtOnce; ++i) {
                 const int row = first + i * kRowsApart;
                 if (row < rows && column < outputs)
-                    hidden[i] = *hidden_at(finish, places[row], column);
+                    hidden[i] = *out_at(finish, places[row], column);
             }
         }
 #pragma unroll

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::cuda {
 
@@ -79,8 +79,8 @@ PACE_DEVICE int finish_place(const Finish& finish, int row, bool there) {
     return there && finish.kind == FinishKind::Residual ? finish.row_index[row] : 0;
 }
 
-/// The element of `out` that a residual is added to.
-PACE_DEVICE float* hidden_at(const Finish& finish, int place, int column) {
+/// An element of `out`.
+PACE_DEVICE float* out_at(const Finish& finish, int place, int column) {
     return finish.out +
            static_cast<std::size_t>(place) * static_cast<std::size_t>(finish.out_stride) +
            static_cast<std::size_t>(column);
@@ -92,7 +92,7 @@ finish_inputs(const Finish& finish, int tile, int o, int place, int outputs, boo
     const bool residual = finish.kind == FinishKind::Residual;
     FinishInputs inputs{place, 0.0f, 0.0f};
     if (!there || column >= outputs) return inputs;
-    if (residual) inputs.hidden = *hidden_at(finish, place, column);
+    if (residual) inputs.hidden = *out_at(finish, place, column);
     if ((residual || finish.kind == FinishKind::Input) && finish.next.weights != nullptr)
         inputs.weight = finish.next.weights[column];
     return inputs;
@@ -120,13 +120,15 @@ PACE_DEVICE void finish_as(const Finish& finish,
         float h = 0.0f;
         if (valid) {
             const int place = loaded != nullptr ? loaded->place : finish.row_index[row];
-            float* hidden = hidden_at(finish, place, column);
+            float* hidden = out_at(finish, place, column);
             h = (loaded != nullptr ? loaded->hidden : *hidden) + y;
             *hidden = h;
         }
         make_ready(finish.next, row, column, h, valid, weight);
     } else if constexpr (kKind == FinishKind::Input) {
         make_ready(finish.next, row, column, y, valid, weight);
+    } else if constexpr (kKind == FinishKind::GatedBy) {
+        if (valid) put_input(finish.next, row, column, silu(*out_at(finish, row, column)) * y);
     } else {
         const float up = shuffle_xor(y, 8);
         const int at = tile * 8 + o;
@@ -146,6 +148,8 @@ PACE_DEVICE void with_kind(FinishKind kind, const Call& call) {
             return call(std::integral_constant<FinishKind, FinishKind::Input>{});
         case FinishKind::Gated:
             return call(std::integral_constant<FinishKind, FinishKind::Gated>{});
+        case FinishKind::GatedBy:
+            return call(std::integral_constant<FinishKind, FinishKind::GatedBy>{});
     }
 }
 

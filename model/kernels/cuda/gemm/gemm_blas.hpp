@@ -13,7 +13,7 @@
 #include <cstddef>
 
 #include "model/kernels/cuda/blas.hpp"
-#include "model/kernels/cuda/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::cuda {
 

@@ -7,13 +7,14 @@
 //
 // More than 64 rows are groups in the grid's second direction.
 //
-// Included by gemm_batch.cu alone.
+// Included by gemm_batch_*.cu alone, each for some types.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/gemm_choice.hpp"
-#include "model/kernels/cuda/gemm_finish.cuh"
-#include "model/kernels/cuda/gemm_steps.cuh"
+#include "model/kernels/cuda/gemm/gemm_choice.hpp"
+#include "model/kernels/cuda/gemm/gemm_finish.cuh"
+#include "model/kernels/cuda/gemm/gemm_kernels.hpp"
+#include "model/kernels/cuda/gemm/gemm_steps.cuh"
 #include "model/kernels/cuda/launch.cuh"
 
 namespace paceline::cuda {
@@ -60,12 +61,6 @@ PACE_DEVICE LaneRows<kRowTiles> lane_rows(const GemmArgs& args, const BlockRows&
     return lanes;
 }
 
-/// The first of a lane's eight inputs in a group of 32 of a step.
-template <WeightType kType>
-PACE_DEVICE int first_input(int step, int part) {
-    return step * step_inputs(kType) + part * 32 + lane() % 4 * 8;
-}
-
 /// A step of all tiles: `inputs(part, n)` is asked for once for all of them.
 template <WeightType kType, int kTiles, int kRowTiles, class Inputs>
 PACE_DEVICE void multiply_step(const Step<kType> (&weights)[kTiles],
@@ -79,7 +74,7 @@ PACE_DEVICE void multiply_step(const Step<kType> (&weights)[kTiles],
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
             const Words4 x = inputs(part, n);
-            const InputSums totals = sum_inputs<kType>(x);
+            const InputSums<kType> totals = sum_inputs<kType>(x);
 #pragma unroll
             for (int tile = 0; tile < kTiles; ++tile)
                 add_group<kType>(sums[tile][n], groups[tile], x, totals);
@@ -140,7 +135,9 @@ PACE_DEVICE void multiply_slice(const GemmArgs& args,
             } else {
                 multiply_step<kType>(
                     ring.steps[i],
-                    [&](int part, int n) { return lanes.load(n, first_input<kType>(step, part)); },
+                    [&](int part, int n) {
+                        return lanes.template load<kType>(n, step * step_inputs(kType) + part * 32);
+                    },
                     sums);
             }
             if (step + kAhead < last) ring.load(args.weights, i, step + kAhead);
@@ -255,6 +252,20 @@ void launch_batch_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& 
         if (choice.tiles == 2) return launch_batch<kType, 2, kRowTiles>(stream, args, choice);
     }
     launch_batch<kType, 1, kRowTiles>(stream, args, choice);
+}
+
+template <WeightType kType>
+void launch_gemm_batch_of(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
+    switch (choice.row_tiles) {
+        case 1:
+            return launch_batch_tiles<kType, 1>(stream, args, choice);
+        case 2:
+            return launch_batch_tiles<kType, 2>(stream, args, choice);
+        case 4:
+            return launch_batch_tiles<kType, 4>(stream, args, choice);
+        default:
+            return launch_batch_tiles<kType, 8>(stream, args, choice);
+    }
 }
 
 }  // namespace paceline::cuda

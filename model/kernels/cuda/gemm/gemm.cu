@@ -3,8 +3,8 @@
 // Ladder: (1) a block for each tile of 16 outputs, rows from the caches; (2) two tiles a block where
 // there are rows enough, a prefill's rows through shared memory. Next, where they can be
 // measured: a persistent kernel for models whose layers are shorter than a launch.
-#include "model/kernels/cuda/gemm.hpp"
-#include "model/kernels/cuda/gemm_kernels.hpp"
+#include "model/kernels/cuda/gemm/gemm.hpp"
+#include "model/kernels/cuda/gemm/gemm_kernels.hpp"
 #include "model/kernels/cuda/rows.hpp"
 
 namespace paceline::cuda {
@@ -17,7 +17,7 @@ void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how) {
     float* const factors = norm.factors;
     norm.factors = nullptr;
     if (norm.squares != nullptr && factors != nullptr && how.rows > kFusedNormRows) {
-        launch_norm_factors(stream, {norm, args.rows, factors}, how.rows);
+        if (!norm.ready) launch_norm_factors(stream, {norm, args.rows, factors}, how.rows);
         norm.factors = factors;
     }
     launch_gemm_as(stream, kernel_args, choose_gemm(args.weights, how), how.rows);

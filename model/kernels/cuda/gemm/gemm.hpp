@@ -1,7 +1,7 @@
 // Matrix products of a batch: y[row] = W x[row], and what is done with y at once.
 //
-//     batch   few rows: the weights' bytes are what it waits for (gemm_batch.cu)
-//     tiled   a prefill's many rows: arithmetic is (gemm_tiled.cu; gemm_tiled_wgmma.cu where wgmma is)
+//     batch   few rows: limited by the bandwidth of memory (gemm_batch.cuh)
+//     tiled   a prefill's many rows: limited by arithmetic (gemm_tiled.cuh; gemm_tiled_wgmma.cu where wgmma is)
 //
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
 // summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "model/kernels/cuda/runtime.hpp"
+#include "model/weights/packed_type.hpp"
 
 namespace paceline::cuda {
 
@@ -34,16 +35,15 @@ inline constexpr int kFusedNormRows = 16;
 /// How weights lie in memory; the inputs of a product are floats for F32 and bf16 for the others.
 ///
 ///     F32, BF16   row-major [outputs][stride], as in a file: no packing on the way in
-///     Int8, Q4    records of one tile and one step (gemm_records.hpp)
-enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
+///     others      records of one tile and one step (gemm_records.hpp)
+using WeightType = PackedType;
 
+[[nodiscard]] constexpr bool is_row_major(WeightType type) {
+    return type == WeightType::F32 || type == WeightType::BF16;
+}
 /// Inputs of a step: what a warp multiplies between two looks at memory.
 [[nodiscard]] constexpr int step_inputs(WeightType type) {
-    return type == WeightType::Q4 ? 64 : 32;
-}
-/// Bytes of a record: 16 outputs x step_inputs() weights with their scales (and minima).
-[[nodiscard]] constexpr std::size_t record_bytes(WeightType type) {
-    return type == WeightType::Q4 ? 640 : 544;
+    return is_row_major(type) || type == WeightType::Int8 ? 32 : 64;
 }
 /// Bytes of one input of a product.
 [[nodiscard]] constexpr std::size_t input_bytes(WeightType type) {
@@ -70,7 +70,7 @@ enum class WeightType : std::uint8_t { F32, BF16, Int8, Q4 };
 /// side (gate and up): tile i holds outputs 8i .. 8i+7 of both.
 struct DeviceMatrix {
     WeightType type = WeightType::BF16;
-    const void* values = nullptr;  // [outputs][stride], or records [tile][step]
+    const void* values = nullptr;  // [outputs][stride], or tiles of records (gemm_records.hpp)
     const void* second = nullptr;  // of a paired row-major one
     int outputs = 0;               // of one of the two if paired
     int inputs = 0;
@@ -96,6 +96,7 @@ struct RowNorm {
     // Scratch, [rows]: where products of many rows have the factors put once for all blocks.
     // nullptr: each block makes its own.
     float* factors = nullptr;
+    bool ready = false;  // an earlier product of the same rows and norm has written `factors`
 };
 
 /// A row made ready for the next product: row x weights, rounded, and its sums of squares.
@@ -112,13 +113,15 @@ enum class FinishKind : std::uint8_t {
     Residual,  // hidden[row] += y, and the row is made ready for what comes next
     Input,     // y is made ready for the next product
     Gated,     // of a paired matrix: silu(gate) * up is the next product's input
+    GatedBy,   // of `up` alone: the same with the gate from out[row][o], which a Store has written
 };
 
 /// What becomes of y = norm factor * (W x).
 struct Finish {
     FinishKind kind = FinishKind::Store;
     RowNorm norm;
-    float* out = nullptr;  // Store: [rows][out_stride]; Residual: hidden [call's rows][out_stride]
+    // Store, GatedBy: [rows][out_stride]; Residual: hidden [call's rows][out_stride]
+    float* out = nullptr;
     int out_stride = 0;
     const std::int32_t* row_index = nullptr;  // Residual: the place of each row in `out`
     NextInput next;

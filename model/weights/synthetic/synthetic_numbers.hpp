@@ -1,5 +1,6 @@
 // Synthetic weights: the number in row r and column c of a tensor is a function of the
-// tensor's seed, r and c alone, so that every device and layout gives the same numbers.
+// tensor's seed, r and c alone, so that every device and layout gives the same numbers. Block types are
+// generated differently, on the host (synthetic_blocks.hpp).
 //
 // 16 bits make a number, uniform with mean 0 and the variance 1 / columns, so that rows keep their size
 // from layer to layer. Four columns share one draw. A type sets only the resolution of the number:
@@ -8,6 +9,7 @@
 //     Q8_0          d * q, q the upper of 255 steps, -127 .. 127
 //     Q4_1          d * n + m, n the upper four bits, m = -7.5 d
 //     Q4_0          d * (n - 8)                                d, m: float16
+//     other blocks  synthetic_blocks.hpp
 //
 // Pure; devices compile it too. C++17.
 #pragma once

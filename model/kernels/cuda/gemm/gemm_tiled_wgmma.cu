@@ -1,5 +1,5 @@
 // The product of many rows with bf16 weights on compute capability 9.0: a square of outputs and rows a block, as
-// in gemm_tiled.cu, multiplied by wgmma.
+// in gemm_tiled.cuh, multiplied by wgmma.
 //
 //     weights    copied as they lie in memory, kAhead stages of 64 inputs ahead; a warp reads its 16
 //                outputs into registers
@@ -18,8 +18,8 @@
 // One of kStages places in shared memory is free again two stages after its products began: a warp
 // begins a stage when its products of the one before the last have ended, and all warps have done
 // that when they meet at the barrier of the next.
-#include "model/kernels/cuda/gemm_kernels.hpp"
-#include "model/kernels/cuda/gemm_square.cuh"
+#include "model/kernels/cuda/gemm/gemm_kernels.hpp"
+#include "model/kernels/cuda/gemm/gemm_square.cuh"
 #include "model/kernels/cuda/launch.cuh"
 
 namespace paceline::cuda {

@@ -1,4 +1,4 @@
-#include "model/weights/synthetic_model.hpp"
+#include "model/weights/synthetic/synthetic_model.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -127,17 +127,48 @@ private:
     std::string wrong_;
 };
 
-StoredType read_type(Shape& shape) {
+/// The stored types of a model's matrices.
+struct ShapeTypes {
+    StoredType most = StoredType::BF16;
+    StoredType more = StoredType::BF16;  // of the head, and of v and down where has_more_bits()
+};
+
+constexpr std::pair<const char*, ShapeTypes> kShapeTypes[] = {
+    {"f32", {StoredType::F32, StoredType::F32}},
+    {"f16", {StoredType::F16, StoredType::F16}},
+    {"bf16", {StoredType::BF16, StoredType::BF16}},
+    {"q8_0", {StoredType::Q8_0, StoredType::Q8_0}},
+    {"q4_0", {StoredType::Q4_0, StoredType::Q4_0}},
+    {"q4_1", {StoredType::Q4_1, StoredType::Q4_1}},
+    {"q5_0", {StoredType::Q5_0, StoredType::Q5_0}},
+    {"q5_1", {StoredType::Q5_1, StoredType::Q5_1}},
+    {"q2_k", {StoredType::Q2_K, StoredType::Q2_K}},
+    {"q3_k", {StoredType::Q3_K, StoredType::Q3_K}},
+    {"q4_k", {StoredType::Q4_K, StoredType::Q4_K}},
+    {"q5_k", {StoredType::Q5_K, StoredType::Q5_K}},
+    {"q6_k", {StoredType::Q6_K, StoredType::Q6_K}},
+    {"iq4_nl", {StoredType::IQ4_NL, StoredType::IQ4_NL}},
+    {"iq4_xs", {StoredType::IQ4_XS, StoredType::IQ4_XS}},
+    {"mxfp4", {StoredType::MXFP4, StoredType::MXFP4}},
+    {"q4_k_m", {StoredType::Q4_K, StoredType::Q6_K}},
+    {"q5_k_m", {StoredType::Q5_K, StoredType::Q6_K}},
+};
+
+ShapeTypes read_types(Shape& shape) {
     const std::string wanted = shape.text("type", "bf16");
-    const std::pair<const char*, StoredType> known[] = {
-        {"f32", StoredType::F32},   {"f16", StoredType::F16},   {"bf16", StoredType::BF16},
-        {"q8_0", StoredType::Q8_0}, {"q4_0", StoredType::Q4_0}, {"q4_1", StoredType::Q4_1}};
-    for (const auto& [word, type] : known) {
-        if (wanted == word) return type;
+    std::string possible;
+    for (const auto& [word, types] : kShapeTypes) {
+        if (wanted == word) return types;
+        possible += possible.empty() ? word : std::string{", "} + word;
     }
-    shape.fail("type = \"" + visible(wanted) +
-               "\", possible are f32, f16, bf16, q8_0, q4_0 and q4_1");
-    return StoredType::BF16;
+    shape.fail("type = \"" + visible(wanted) + "\", possible are " + possible);
+    return {};
+}
+
+/// Whether v and down of a layer have the larger type, as in the mixes of llama-quantize.
+bool has_more_bits(int layer, int layers) {
+    const int eighth = layers / 8;
+    return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
 int read_head_dim(Shape& shape, const ModelConfig& config) {
@@ -196,10 +227,14 @@ TensorView matrix_of(Shape& shape, const std::string& name, StoredType type, int
 }
 
 /// Names are those of GGUF; a tensor's numbers follow from its name.
-LayerTensors layer_of(Shape& shape, const ModelConfig& config, StoredType type, int index) {
+LayerTensors layer_of(Shape& shape, const ModelConfig& config, const ShapeTypes& types, int index) {
     const auto named = [index](const char* name) { return fmt::format("blk.{}.{}", index, name); };
-    const auto matrix = [&](const char* name, int rows, int cols) {
+    const StoredType more = has_more_bits(index, config.layers) ? types.more : types.most;
+    const auto matrix_in = [&](StoredType type, const char* name, int rows, int cols) {
         return matrix_of(shape, named(name), type, rows, cols);
+    };
+    const auto matrix = [&](const char* name, int rows, int cols) {
+        return matrix_in(types.most, name, rows, cols);
     };
     const auto vector = [&](const char* name, int size, float value) {
         return vector_of(named(name), size, value);
@@ -208,12 +243,12 @@ LayerTensors layer_of(Shape& shape, const ModelConfig& config, StoredType type, 
     layer.attn_norm = vector("attn_norm.weight", config.dim, 1.0f);
     layer.q = matrix("attn_q.weight", config.q_dim(), config.dim);
     layer.k = matrix("attn_k.weight", config.kv_dim(), config.dim);
-    layer.v = matrix("attn_v.weight", config.kv_dim(), config.dim);
+    layer.v = matrix_in(more, "attn_v.weight", config.kv_dim(), config.dim);
     layer.attn_out = matrix("attn_output.weight", config.dim, config.q_dim());
     layer.ffn_norm = vector("ffn_norm.weight", config.dim, 1.0f);
     layer.gate = matrix("ffn_gate.weight", config.ffn_dim, config.dim);
     layer.up = matrix("ffn_up.weight", config.ffn_dim, config.dim);
-    layer.down = matrix("ffn_down.weight", config.dim, config.ffn_dim);
+    layer.down = matrix_in(more, "ffn_down.weight", config.dim, config.ffn_dim);
     if (config.qkv_bias) {
         layer.q_bias = vector("attn_q.bias", config.q_dim(), 0.0f);
         layer.k_bias = vector("attn_k.bias", config.kv_dim(), 0.0f);
@@ -263,15 +298,18 @@ Result<ModelFile> model_of(MappedFile file) {
     parts.format = "shape, its weights synthetic";
     parts.config = read_config(shape);
     const ModelConfig& config = parts.config;
-    const StoredType type = read_type(shape);
+    const ShapeTypes types = read_types(shape);
     if (Status checked = shape.status(); !checked) return checked.error();
     for (int l = 0; l < config.layers; ++l)
-        parts.layers.push_back(layer_of(shape, config, type, l));
-    parts.embedding = matrix_of(shape, "token_embd.weight", type, config.vocab_size, config.dim);
+        parts.layers.push_back(layer_of(shape, config, types, l));
+    parts.embedding =
+        matrix_of(shape, "token_embd.weight", config.tied_embeddings ? types.more : types.most,
+                  config.vocab_size, config.dim);
     parts.output_norm = vector_of("output_norm.weight", config.dim, 1.0f);
     parts.output_head = parts.embedding;
     if (!config.tied_embeddings)
-        parts.output_head = matrix_of(shape, "output.weight", type, config.vocab_size, config.dim);
+        parts.output_head =
+            matrix_of(shape, "output.weight", types.more, config.vocab_size, config.dim);
     if (Status checked = shape.status(); !checked) return checked.error();
     parts.tensors = list_of(parts);
     parts.data_start = bytes.size();  // all of it describes

@@ -1,0 +1,31 @@
+// The tiled kernel for block types of 256 numbers.
+#include "model/kernels/cuda/gemm/gemm_tiled.cuh"
+
+namespace paceline::cuda {
+
+template void launch_gemm_tiled_of<WeightType::Q2K>(Stream&,
+                                                    const GemmArgs&,
+                                                    const GemmChoice&,
+                                                    int);
+template void launch_gemm_tiled_of<WeightType::Q3K>(Stream&,
+                                                    const GemmArgs&,
+                                                    const GemmChoice&,
+                                                    int);
+template void launch_gemm_tiled_of<WeightType::Q4K>(Stream&,
+                                                    const GemmArgs&,
+                                                    const GemmChoice&,
+                                                    int);
+template void launch_gemm_tiled_of<WeightType::Q5K>(Stream&,
+                                                    const GemmArgs&,
+                                                    const GemmChoice&,
+                                                    int);
+template void launch_gemm_tiled_of<WeightType::Q6K>(Stream&,
+                                                    const GemmArgs&,
+                                                    const GemmChoice&,
+                                                    int);
+template void launch_gemm_tiled_of<WeightType::IQ4XS>(Stream&,
+                                                      const GemmArgs&,
+                                                      const GemmChoice&,
+                                                      int);
+
+}  // namespace paceline::cuda
