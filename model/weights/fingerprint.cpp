@@ -33,7 +33,9 @@ private:
 
 }  // namespace
 
-std::uint64_t fingerprint_of(std::span<const std::byte> file, const ModelParts& parts) {
+std::uint64_t fingerprint_of(std::span<const std::byte> file,
+                             const ModelParts& parts,
+                             const std::function<void(const TensorView&)>& sampled) {
     Mixer mixer;
     mixer.add(file.size());
     mixer.add(file.first(parts.data_start));
@@ -44,6 +46,7 @@ std::uint64_t fingerprint_of(std::span<const std::byte> file, const ModelParts& 
         mixer.add(all.first(count));
         mixer.add(all.subspan((all.size() - count) / 2, count));
         mixer.add(all.last(count));
+        sampled(tensor);
     }
     return mixer.value();
 }

@@ -37,7 +37,13 @@ const MappedFile& holder(const ModelFile::Contents& contents, std::span<const st
 
 /// Of the files' own bytes, without what is merged.
 std::uint64_t plain_print(const ModelFile::Contents& contents) {
-    std::uint64_t print = fingerprint_of(contents.file.bytes(), contents.parts);
+    // A sample may map a whole folio of the page cache, up to 2 MiB, which counts as this process's memory.
+    const auto release = [&](const TensorView& tensor) {
+        const std::span bytes{tensor.data, tensor.bytes};
+        const MappedFile* file = file_of(contents, bytes);
+        if (file != nullptr) file->release(bytes);  // a shape has tensors that lie in no file
+    };
+    std::uint64_t print = fingerprint_of(contents.file.bytes(), contents.parts, release);
     // Of a folder shard_starts is empty: its `file` stands for all of them.
     for (std::size_t i = 0; i < contents.parts.shard_starts.size(); ++i) {
         const std::span<const std::byte> bytes = contents.shards[i].bytes();
