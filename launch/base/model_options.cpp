@@ -22,7 +22,7 @@ const std::vector<std::string>& kv_dtype_names() {
 }
 
 const std::vector<std::string>& isa_names() {
-    static const std::vector<std::string> names{"auto", "avx512", "avx2", "portable"};
+    static const std::vector<std::string> names{"auto", "amx", "avx512", "avx2", "portable"};
     return names;
 }
 

@@ -7,6 +7,12 @@
 //     BF16   [cols/2][width][2] bfloat16
 //     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum, count, half [groups][width]
 //
+// AMX kernels read rows one after the other: all rows of BF16, and of Int8 as many whole panels of 16 as there are
+// (the rows that remain are packed as above):
+//
+//     BF16   [rows][cols] bfloat16
+//     Int8   [16][cols] int8, and scale, sum, count, half [groups][16]
+//
 // cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on that row alone.
 // Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
 //
@@ -31,10 +37,11 @@ enum class ActivationType : std::uint8_t { F32, BF16, Int8 };
 /// A run of rows that a kernel takes together.
 struct Panel {
     int first_row;
-    int width;  // 8, 4, 2 or 1
+    int width;  // 8, 4, 2 or 1; 16 for AMX
 };
 
 inline constexpr int kPanelRows = 8;
+inline constexpr int kWideRows = 16;  // of a panel for AMX
 
 /// The panel that holds row `row` of `rows`.
 [[nodiscard]] constexpr Panel panel_of(int row, int rows) {
@@ -108,6 +115,8 @@ public:
 
     [[nodiscard]] float* f32(Panel p) const { return at<float>(p); }
     [[nodiscard]] std::uint16_t* bf16(Panel p) const { return at<std::uint16_t>(p); }
+    /// Of rows that lie one after the other.
+    [[nodiscard]] std::uint16_t* bf16_row(int row) const { return bf16({row, 1}); }
     [[nodiscard]] std::int8_t* int8(Panel p) const { return at<std::int8_t>(p); }
     [[nodiscard]] float* scales(Panel p) const { return scales_ + offset(p) / kGroup; }
     /// scale * (sum of the group's quants): what a weight minimum is multiplied with.
@@ -116,6 +125,14 @@ public:
     [[nodiscard]] std::int32_t* counts(Panel p) const { return counts_ + offset(p) / kGroup; }
     /// The sum of the first half of the group's quants.
     [[nodiscard]] std::int32_t* halves(Panel p) const { return halves_ + offset(p) / kGroup; }
+
+    /// The rows from `first_row` on, a multiple of kPanelRows, as rows of their own. Not of F32.
+    [[nodiscard]] PackedRows from(int first_row) const {
+        const std::ptrdiff_t at = offset({first_row, kPanelRows});
+        const std::ptrdiff_t group = at / kGroup;
+        return {type_,           rows_ - first_row, groups_,         bytes_ + at,
+                scales_ + group, sums_ + group,     counts_ + group, halves_ + group};
+    }
 
 private:
     [[nodiscard]] std::ptrdiff_t offset(Panel p) const {

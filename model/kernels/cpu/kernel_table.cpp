@@ -15,9 +15,12 @@ const KernelTable& kernels(Isa isa) {
             return kAvx2Kernels;
         case Isa::Avx512:
             return kAvx512Kernels;
+        case Isa::Amx:
+            return amx_kernels();
 #else
         case Isa::Avx2:
         case Isa::Avx512:
+        case Isa::Amx:
             break;
 #endif
     }

@@ -19,7 +19,7 @@ inline std::unique_ptr<CpuBackend> make_backend(const ModelFile& file, CpuOption
 /// The instruction sets this machine can run.
 inline std::vector<Isa> runnable_isas() {
     std::vector<Isa> isas;
-    for (Isa isa : {Isa::Portable, Isa::Avx2, Isa::Avx512}) {
+    for (Isa isa : {Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx}) {
         if (supports(isa)) isas.push_back(isa);
     }
     return isas;

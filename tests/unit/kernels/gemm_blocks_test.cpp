@@ -173,6 +173,30 @@ TEST_CASE("a row's product with blocks has the same bits alone, among others and
     }
 }
 
+TEST_CASE(
+    "a row's product with blocks has the same bits among more rows and inputs than any kernel "
+    "takes at once") {
+    constexpr int kRows = 140;     // AMX: eight panels of 16 rows at once
+    constexpr int kInputs = 1280;  // and 32 groups of 32 inputs
+    constexpr std::size_t kOutputs = 20;
+    std::mt19937 rng{45};
+    const std::vector<float> x = random_floats(rng, std::size_t{kRows} * kInputs);
+    for (const Kind& kind : kKinds) {
+        const std::vector<std::byte> bytes = blocks(rng, kind.stored, kOutputs, kInputs, 1e-4f);
+        const OwnedMatrix matrix{view(kind.stored, kOutputs, kInputs, bytes), kind.packed};
+        for (const Isa isa : testing::runnable_isas()) {
+            CAPTURE(name(kind.packed));
+            CAPTURE(name(isa));
+            const std::vector<float> all = product(isa, matrix.matrix, x, kRows, 2);
+            for (std::size_t r = 0; r < kRows; r += 9) {
+                const auto row = std::span(x).subspan(r * kInputs, kInputs);
+                const std::vector<float> alone = product(isa, matrix.matrix, row, 1, 1);
+                CHECK(testing::equal_bits(alone, std::span(all).subspan(r * kOutputs, kOutputs)));
+            }
+        }
+    }
+}
+
 TEST_CASE("the largest codes, scales and activations do not saturate on any instruction set") {
     for (const Kind& kind : kKinds) {
         CAPTURE(name(kind.packed));

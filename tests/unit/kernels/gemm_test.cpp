@@ -129,6 +129,46 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "a row's product has the same bits among more rows and inputs than any kernel takes at once") {
+    constexpr int kRows = 150;     // AMX: eight panels of 16 rows at once
+    constexpr int kInputs = 1190;  // and 32 groups of 32 inputs
+    constexpr std::size_t kOutputs = 21;
+    std::mt19937 rng{12};
+    const std::vector<float> x = random_floats(rng, std::size_t{kRows} * kInputs);
+    const OwnedTensor source{random_floats(rng, kOutputs * kInputs), kOutputs, kInputs};
+    for (const Isa isa : testing::runnable_isas()) {
+        for (const PackedType type : kTypes) {
+            CAPTURE(name(isa));
+            CAPTURE(name(type));
+            const OwnedMatrix matrix{source.view, type};
+            const std::vector<float> all = product(kernels(isa), matrix.matrix, x, kRows, 2);
+            for (std::size_t r = 0; r < kRows; r += 7) {
+                const auto row = std::span(x).subspan(r * kInputs, kInputs);
+                const std::vector<float> alone = product(kernels(isa), matrix.matrix, row, 1);
+                CHECK(testing::equal_bits(alone, std::span(all).subspan(r * kOutputs, kOutputs)));
+            }
+        }
+    }
+}
+
+TEST_CASE("products with quantised weights have the same bits with AMX as with AVX-512") {
+    if (!supports(Isa::Amx)) {
+        MESSAGE("skipped: this machine has no AMX");
+        return;
+    }
+    std::mt19937 rng{14};
+    constexpr int kRows = 41;
+    constexpr int kInputs = 300;
+    const std::vector<float> x = random_floats(rng, std::size_t{kRows} * kInputs);
+    const OwnedTensor source{random_floats(rng, std::size_t{33} * kInputs), 33, kInputs};
+    for (const PackedType type : {PackedType::Int8, PackedType::Q4}) {
+        const OwnedMatrix matrix{source.view, type};
+        CHECK(testing::equal_bits(product(kernels(Isa::Amx), matrix.matrix, x, kRows),
+                                  product(kernels(Isa::Avx512), matrix.matrix, x, kRows)));
+    }
+}
+
 TEST_CASE("Q4_0 blocks multiply as d times n minus 8") {
     std::mt19937 rng{13};
     const int outputs = 20;
