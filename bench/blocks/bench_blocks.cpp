@@ -59,7 +59,7 @@ PackedMatrix packed(const Type& type, std::byte* to) {
          at += shape.block_bytes)
         bytes[at] = static_cast<std::byte>(120 + rng() % 4);
     const TensorView tensor{"w", type.stored, kSide, kSide, bytes.data(), bytes.size()};
-    PackedMatrix matrix{type.packed, kSide, kSide, to, true};
+    PackedMatrix matrix{type.packed, kSide, kSide, to, prefetches_past_cache()};
     std::vector<float> scratch(kSide);
     if (pack_tiles(tensor, matrix, 0, matrix.tiles(), scratch)) std::abort();
     return matrix;

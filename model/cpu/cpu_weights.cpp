@@ -130,7 +130,7 @@ std::uint64_t CpuWeights::pass_bytes() const {
 /// Weights that are too many to stay in the cache from one pass to the next go past it. Three
 /// quarters: what else is in use there (rows, keys, a neighbour's) takes its part.
 void CpuWeights::choose_cache() {
-    const bool past = pass_bytes() > last_level_cache() / 4 * 3;
+    const bool past = prefetches_past_cache() && pass_bytes() > last_level_cache() / 4 * 3;
     for (CpuLayer& layer : layers_) {
         for (PackedMatrix* m :
              {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {

@@ -88,6 +88,14 @@ std::optional<Isa> parse_isa(std::string_view text) {
     return std::nullopt;
 }
 
+bool prefetches_past_cache() {
+#if defined(__x86_64__)
+    return __builtin_cpu_is("amd") != 0;
+#else
+    return false;
+#endif
+}
+
 std::size_t last_level_cache() {
     const long bytes = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
     return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{32} << 20U;
