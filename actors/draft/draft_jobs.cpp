@@ -74,7 +74,7 @@ bool DraftWork::ask_source(const RequestPtr& request, DraftNodeId behind, std::i
     if (request->source->cost() == DraftCost::Instant) {
         const std::vector<Candidate> chain =
             request->source->weigh(request->path_to(behind), tokens, request->cancel);
-        request->take_chain(behind, chain, tokens);
+        request->take_chain(behind, chain, tokens, stops_.now());
         if (!request->uses_model()) request->growth.passed(std::max<std::int32_t>(1, tokens));
         return true;
     }
@@ -324,7 +324,8 @@ void DraftWork::submit_source(const RequestPtr& request) {
             if (outcome == JobOutcome::Cancelled && !moved && current(request)) stop(request->id);
             if (outcome == JobOutcome::Cancelled) chain->clear();
             const bool alive = request->text->tree.find(behind) != nullptr;
-            request->take_chain(behind, *chain, outcome == JobOutcome::Done ? tokens : 0);
+            request->take_chain(behind, *chain, outcome == JobOutcome::Done ? tokens : 0,
+                                stops_.now());
             if (current(request)) {
                 if (alive && !request->uses_model()) request->growth.passed(tokens);
                 advance(request);

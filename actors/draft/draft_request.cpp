@@ -254,22 +254,24 @@ void DraftRequest::take(const DraftModel::Said& said) {
     changed = true;
 }
 
-/// After a less probable path a source's candidates are not taken (log).
+/// Log probability of a path below which a source's candidate is not taken; -inf: any is taken.
 float DraftRequest::least_reach() const {
     // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
-    return std::log(std::max(plan_.growth.draft_reach_min, all_sent ? kWorthARow : 0.0F));
+    return std::log(all_sent ? kWorthARow : 0.0F);
 }
 
 void DraftRequest::take_chain(DraftNodeId behind,
                               std::span<const Candidate> candidates,
-                              std::int32_t asked) {
+                              std::int32_t asked,
+                              const ChainStop& stop) {
     if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
     DraftTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
     const bool alone = !uses_model();
     std::optional<DraftNodeId> at = behind;
     std::int32_t added = 0;
+    bool stopped = false;
     for (const Candidate& candidate : candidates) {
         // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
         if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
@@ -281,8 +283,11 @@ void DraftRequest::take_chain(DraftNodeId behind,
                  : tree.add(*at, candidate.token, candidate.log_prob, source->origin());
         if (!at) break;
         ++added;
+        const DraftNode& last = *tree.find(*at);
+        stopped = stop.ends_behind(last.log_prob, last.reach);
+        if (stopped) break;  // not closed: it is continued as soon as `stop` lets it
     }
-    if (alone && at && added < asked) tree.close(*at);  // it knows no further
+    if (alone && at && !stopped && added < asked) tree.close(*at);  // it knows no further
     close_ends();
     changed = true;
 }

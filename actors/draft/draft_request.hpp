@@ -65,8 +65,12 @@ public:
     /// Whether `stop` has ended the trunk at `depth` or above.
     [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
     void take(const DraftModel::Said& said);
-    /// A source's candidate after a node; tokens that no target has end it. `asked`: so many tokens.
-    void take_chain(DraftNodeId behind, std::span<const Candidate> candidates, std::int32_t asked);
+    /// Takes up to `asked` tokens of a source's chain after a node. The chain ends as `stop` says, or before a token
+    /// outside the target's vocabulary.
+    void take_chain(DraftNodeId behind,
+                    std::span<const Candidate> candidates,
+                    std::int32_t asked,
+                    const ChainStop& stop);
     /// These nodes are not expanded for now.
     void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.

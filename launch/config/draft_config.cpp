@@ -203,7 +203,8 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "of the candidates that an exit sends at each row, how many are grown (FOLD's k)"},
         {"branch_budget", number(g.branch_budget, 0, kProposalNodesMax),
          "nodes off the trunk that are expanded per root"},
-        {"reach_min", number(g.draft_reach_min, 0, 1), "a less probable path is not expanded"},
+        {"reach_min", number(g.draft_reach_min, 0, 1),
+         "a less probable path is not continued (AdaSPEED's product)"},
     };
     return joined({first, fields_of(d.skip), choice, fields_of(d.search), rest});
 }

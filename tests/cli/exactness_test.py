@@ -10,6 +10,8 @@ from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, proces
 from paceline_cli import BINARY, ROOT, CliTest, TINY
 
 LAYERS = 6  # a process and an exit for each of four segments, and sub-layers to search among
+# Its draft is that of pearl-layerskip, its stages are those of fold-skip: exactness_matrix.py runs it.
+COMBINED = ("fold-layerskip",)
 
 
 class Rows(unittest.TestCase):
@@ -73,11 +75,14 @@ class Exactness(CliTest):
                 outcome = run_row(row, index, task)
                 self.assertEqual(outcome.wrong, "", " ".join(outcome.command))
 
+    def names(self) -> list[str]:
+        return [name for name in methods() if name not in COMBINED]
+
     def test_all_pairs_of_settings_commit_the_tokens_of_plain_decoding(self):
-        self.run_rows(matrix_factors(methods()))
+        self.run_rows(matrix_factors(self.names()))
 
     def test_every_method_commits_the_tokens_of_plain_decoding_at_the_edges(self):
-        self.run_rows(edge_factors(methods()))
+        self.run_rows(edge_factors(self.names()))
 
     def test_a_check_that_fails_or_has_other_processes_does_not_pass_for_equal(self):
         task = self.task()
