@@ -6,11 +6,23 @@ plot has it on the x axis; a table has several or none.
 
 LAYERS = 30  # of the demo model, whose trained heads the exits below have
 EXITS = (10, 15, 20)
+PROBE_EXITS = (10, 15)  # with a probe for the trained head
+LENS_PROBE_EXIT = 8     # with a probe for the target's own head, with --lora
 FREE = LAYERS - 2  # layers that may be skipped: the first and the last are kept
 
 
 def case(section, varied, method, **settings):
     return section, varied, method, settings
+
+
+def probes(exits, thresholds, **more):
+    """AdaSPEED whose stop rule reads the probe's score: `probe` is the product of a path's scores, `probe-marginal`
+    the score of the last token."""
+    rows = [case("probe", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, probe=True, reach_min=least,
+                 **more) for exit in exits for least in thresholds]
+    rows += [case("probe-marginal", "confidence_min", "adaspeed", exit=exit, threshold_adapts=False, probe=True,
+                  reach_min=0.0, confidence_min=least, **more) for exit in exits for least in thresholds]
+    return rows
 
 
 def exits():
@@ -26,12 +38,15 @@ def exits():
     rows += [case("depth", "gamma", "adaspeed", exit=20, threshold_adapts=False, reach_min=least,
                   gamma=gamma)
              for least in (0.2, 0.6) for gamma in (2, 4, 8, 16)]
+    rows += probes(PROBE_EXITS, (0.2, 0.4, 0.6, 0.8))
+    rows += [case("probe-depth", "gamma", "adaspeed", exit=15, threshold_adapts=False, probe=True, reach_min=0.2,
+                  gamma=gamma) for gamma in (2, 4, 8, 16)]
     return rows
 
 
 def lens_exits(exits):
     """With --lora: a target that was trained to exit early, read by its own head."""
-    lens, thresholds = {"head": "logit-lens"}, (0.2, 0.4, 0.6, 0.8)
+    lens, thresholds = {"head": "logit-lens"}, (0.2, 0.4, 0.6, 0.8, 0.95)
     rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma, **lens)
             for exit in exits for gamma in (1, 2, 3, 4)]
     rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least, **lens)
@@ -39,6 +54,7 @@ def lens_exits(exits):
     rows += [case("product-adapted", "exit", "adaspeed", exit=8, **lens)]
     rows += [case("marginal", "confidence_min", "adaspeed", exit=8, threshold_adapts=False, reach_min=0.0,
                   confidence_min=least, **lens) for least in thresholds]
+    rows += probes((LENS_PROBE_EXIT,), thresholds[:4], **lens)
     return rows
 
 
@@ -75,7 +91,11 @@ def sampled():
     rows = [case("constant-d", "gamma", "layerskip", exit=exit, gamma=gamma)
             for exit in EXITS for gamma in (1, 2, 4)]
     rows += [case("product", "reach_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=least)
-             for exit in EXITS for least in (0.2, 0.6, 0.8)]
+             for exit in EXITS for least in (0.2, 0.6, 0.8, 0.95)]
+    rows += [case("marginal", "confidence_min", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
+                  confidence_min=least)
+             for exit in PROBE_EXITS for least in (0.2, 0.6, 0.8, 0.95)]
+    rows += probes(PROBE_EXITS, (0.2, 0.4, 0.6, 0.8))
     return rows
 
 
@@ -96,6 +116,8 @@ def timed(constant, ratio, skipped):
         case("AdaSPEED, product", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.8),
         case("AdaSPEED, marginal", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
              confidence_min=0.8),
+        *([case("AdaSPEED, probe", "", "adaspeed", exit=exit, threshold_adapts=False, probe=True, reach_min=0.8)]
+          if exit in PROBE_EXITS else []),
         case("AdaSPEED as configured", "", "adaspeed"),
         case("Draft & Verify as configured", "", "draft-verify"),
         case("SWIFT", "", "swift", skip_ratio=ratio),
@@ -119,6 +141,9 @@ def timed_lens(constant):
              for least in (0.4, 0.6, 0.8)]
     rows += [case("AdaSPEED, marginal", "", "adaspeed", exit=exit, threshold_adapts=False, reach_min=0.0,
                   confidence_min=0.6, **lens)]
+    rows += [case("AdaSPEED, probe", "", "adaspeed", exit=exit, threshold_adapts=False, probe=True, reach_min=least,
+                  **lens)
+             for least in (0.6, 0.8) if exit == LENS_PROBE_EXIT]
     return rows
 
 

@@ -2,6 +2,10 @@
 
 import chart
 
+RULES = {"constant-d": "constant D", "product": "product of probabilities",
+         "marginal": "probability of the last token",
+         "probe": "product of probe scores", "probe-marginal": "probe score of the last token"}
+
 
 def rows_of(file):
     """The records of a table as dictionaries; none if there is no such file."""
@@ -39,6 +43,51 @@ def thresholds(counts):
             lines.setdefault(name, []).append((float(setting(row, row["varied"])),
                                                float(row["layer_rows_per_token"])))
     return chart.line_chart("Early exit: thresholds", "threshold", "layer-rows a token", lines)
+
+
+def six_panels(x_title, y_title, panels):
+    """Six line charts with the same axes and one legend. `panels`: {title: {name: [(x, y), ...]}}."""
+    if not any(panels.values()):
+        return ""
+    figure = chart.Figure(figsize=(9.6, 6.0))
+    for number, (title, lines) in enumerate(panels.items()):
+        axes = figure.add_subplot(2, 3, number + 1)
+        for colour, name in zip(chart.COLOURS, RULES.values()):
+            points = lines.get(name, [])
+            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, color=colour,
+                      label=name)
+        axes.set_title(title, fontsize="medium")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+        axes.set_xlim(0.9, 12)
+        axes.set_ylim(1.3, 1.9)
+        axes.grid(axis="y", color="#dddddd")
+        if number >= 3:
+            axes.set_xlabel(x_title)
+        if number % 3 == 0:
+            axes.set_ylabel(y_title)
+    handles, names = axes.get_legend_handles_labels()
+    figure.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=3, frameon=False)
+    figure.subplots_adjust(hspace=0.3)
+    return chart.svg_of(figure)
+
+
+def probe(folder):
+    """M over the drafted tokens of a round, a panel for each exit and way of choosing tokens."""
+    tables = {"greedy": ("", "-early-exit"), "drawn": ("-sampled", "-early-exit-sampled")}
+    exits = {"10": ("exit 10, trained head", 0), "15": ("exit 15, trained head", 0),
+             "8": ("exit 8, early-exit target", 1)}
+    panels = {}
+    for mode, names in tables.items():
+        found = [rows_of(folder / f"self-speculation-counts{name}.tsv") for name in names]
+        for exit, (title, table) in exits.items():
+            lines = {}
+            for row in found[table]:
+                if row["section"] in RULES and setting(row, "exit") == exit:
+                    lines.setdefault(RULES[row["section"]], []).append(
+                        (float(row["drafted_per_round"]), float(row["M"])))
+            panels[f"{title}, {mode}"] = {name: sorted(points) for name, points in lines.items()}
+    return six_panels("drafted tokens a round", "M", panels)
 
 
 def programme(rows):
@@ -85,6 +134,7 @@ def draw(folder):
     pictures = {
         "self-speculation-exits": exits(counts),
         "self-speculation-thresholds": thresholds(counts),
+        "self-speculation-probe": probe(folder),
         "skip-sets-programme": programme(rows_of(folder / "skip-sets-programme.tsv")),
         "skip-sets-age": ages(rows_of(folder / "skip-sets-programme.tsv")),
         "skip-sets-uniform": uniform(rows_of(folder / "skip-sets-uniform.tsv")),
