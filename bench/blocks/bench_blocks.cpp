@@ -35,7 +35,8 @@ constexpr Type kTypes[] = {
     {StoredType::Q5_K, PackedType::Q5K},     {StoredType::Q6_K, PackedType::Q6K},
     {StoredType::IQ4_NL, PackedType::IQ4NL}, {StoredType::IQ4_XS, PackedType::IQ4XS},
     {StoredType::Q3_K, PackedType::Q3K},     {StoredType::Q2_K, PackedType::Q2K},
-    {StoredType::MXFP4, PackedType::MXFP4},  {StoredType::BF16, PackedType::BF16}};
+    {StoredType::MXFP4, PackedType::MXFP4},  {StoredType::BF16, PackedType::BF16},
+    {StoredType::F16, PackedType::F16}};
 
 double seconds() {
     using Clock = std::chrono::steady_clock;

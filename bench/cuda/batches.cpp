@@ -161,14 +161,16 @@ int usual_context(const Settings& settings) {
 /// Average over the layers: in a mix of types they differ.
 double layer_bytes(const Bench& bench) {
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
+    const bool floats = all_floats(bench.file, dtype);
     const int layers = bench.file.config().layers;
     double bytes = 0.0;
     for (int l = 0; l < layers; ++l) {
         const LayerTensors& layer = bench.file.layer(l);
         for (const TensorView* tensor :
              {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down})
-            bytes += numbers_of(*tensor) *
-                     bytes_per_weight(packed_type(*tensor, dtype, MatrixUse::Layer));
+            bytes +=
+                numbers_of(*tensor) *
+                bytes_per_weight(gpu_type(packed_type(*tensor, dtype, MatrixUse::Layer), floats));
     }
     return bytes / layers;
 }
@@ -176,7 +178,8 @@ double layer_bytes(const Bench& bench) {
 double head_bytes(const Bench& bench) {
     const TensorView& head = bench.file.output_head();
     const Dtype dtype = *parse_dtype(bench.settings.dtype);
-    return numbers_of(head) * bytes_per_weight(packed_type(head, dtype, MatrixUse::Vocabulary));
+    const PackedType type = packed_type(head, dtype, MatrixUse::Vocabulary);
+    return numbers_of(head) * bytes_per_weight(gpu_type(type, all_floats(bench.file, dtype)));
 }
 
 double cache_bytes(const Bench& bench, int rows, int context) {

@@ -27,7 +27,7 @@ Resource usage:
   GLOBAL:0
 """ + "".join(f""" Function {name}:
   REG:{registers} STACK:{stack} SHARED:1024 LOCAL:{local} CONSTANT[0]:696 TEXTURE:0 SURFACE:0 SAMPLER:0
-""" for name, registers, stack, local in [(BATCH.format(1), 80, 0, 0), (BATCH.format(3), 101, 16, 8), (ROTATE, 32, 0, 0)])
+""" for name, registers, stack, local in [(BATCH.format(1), 80, 0, 0), (BATCH.format(4), 101, 16, 8), (ROTATE, 32, 0, 0)])
 CODE = """
 \t\tFunction : {}
 \t.headerflags\t@"EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"
@@ -70,7 +70,7 @@ class KernelCode(unittest.TestCase):
 
     def say(self, *architectures: str):
         """What the tool prints, for each of these."""
-        code = "".join(CODE.format(name) for name in (BATCH.format(1), BATCH.format(3), ROTATE))
+        code = "".join(CODE.format(name) for name in (BATCH.format(1), BATCH.format(4), ROTATE))
         for option, text in (("-res-usage", RESOURCES), ("-sass", code)):
             Path(f"{self.tool}{option}").write_text("".join(HEAD.format(a) + text for a in architectures), encoding="utf-8")
 
@@ -124,7 +124,7 @@ class KernelCode(unittest.TestCase):
 
     def test_names_of_values_are_those_of_the_headers(self):
         enums = kernel_code.read_enums(kernel_code.HEADERS)
-        self.assertEqual(enums["PackedType"][:5], ["F32", "BF16", "Int8", "Q4", "Q4Sym"])
+        self.assertEqual(enums["PackedType"][:5], ["F32", "BF16", "F16", "Int8", "Q4"])
         self.assertEqual(enums["FinishKind"][:2], ["Store", "Residual"])
 
 

@@ -22,7 +22,8 @@ int widest_input(const ModelConfig& config) {
 }
 
 cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse use) {
-    return packed_type(tensor, *parse_dtype(bench.settings.dtype), use);
+    const Dtype dtype = *parse_dtype(bench.settings.dtype);
+    return gpu_type(packed_type(tensor, dtype, use), all_floats(bench.file, dtype));
 }
 
 /// A matrix of synthetic blocks, generated on the host.

@@ -107,11 +107,13 @@ KvType kv_type(const ModelOptions& options, const Device& device) {
     return parse_kv_type(options.kv_dtype).value_or(device.gpu ? KvType::BF16 : KvType::F16);
 }
 
-std::string dtype_in_memory(const ModelFile& file, const std::string& dtype) {
+std::string dtype_in_memory(const ModelFile& file, const std::string& dtype, const Device& device) {
     if (dtype != name(Dtype::Auto)) return dtype;
+    const bool floats = all_floats(file, Dtype::Auto);
     std::map<std::string_view, std::int64_t> weights;  // of each type in memory
     for (const TensorView& tensor : file.tensors()) {
-        const PackedType packed = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
+        const PackedType on_cpu = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
+        const PackedType packed = device.gpu ? gpu_type(on_cpu, floats) : on_cpu;
         const bool q4 = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
         weights[q4 ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
     }

@@ -75,8 +75,10 @@ struct ThreadPlan {
 /// bf16 on a GPU, whose tensor cores attention uses with that type alone.
 [[nodiscard]] KvType kv_type(const ModelOptions& options, const Device& device);
 
-/// The type that most weights of `file` have in memory with --dtype: what "auto" comes to.
-[[nodiscard]] std::string dtype_in_memory(const ModelFile& file, const std::string& dtype);
+/// The type that most weights of `file` have in the memory of `device` with --dtype: what "auto" comes to.
+[[nodiscard]] std::string dtype_in_memory(const ModelFile& file,
+                                          const std::string& dtype,
+                                          const Device& device);
 
 /// `options` as a backend for all layers on `device` with room for `kv_slots` keys wants them
 /// (make_backend.hpp).

@@ -49,9 +49,10 @@ void add_cache_option(Command& app, ModelOptions& options) {
 void add_model_options(Command& app, ModelOptions& options) {
     add_model_file_option(app, options);
     add_lora_option(app, options);
-    app.add_option("--dtype", options.dtype,
-                   "weights in memory; auto keeps what the file has: F32 as f32, F16 and BF16 as "
-                   "bf16, Q8_0 as int8, Q4_0 and Q4_1 as q4, other blocks as they are")
+    app.add_option(
+           "--dtype", options.dtype,
+           "weights in memory; auto keeps what the file has: F32, F16 (bf16 on a GPU), BF16, "
+           "Q8_0 as int8, Q4_0 and Q4_1 as q4, other blocks as they are")
         .check(one_of(dtype_names()))
         .show_default();
     add_cache_option(app, options);

@@ -175,7 +175,7 @@ Status sweep(const BenchOptions& options,
             if (!backend) return backend.error();
             const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begun;
             row.load_ns = static_cast<std::uint64_t>(taken.count());
-            row.dtype = dtype_in_memory(file, dtype);
+            row.dtype = dtype_in_memory(file, dtype, device);
             row.threads = plan.threads;
             Status measured = run_cases(*backend.value(), cases, options.repetitions, row, printer);
             if (!measured.ok()) return measured;

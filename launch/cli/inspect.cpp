@@ -134,21 +134,25 @@ void print_memory(const InspectSummary& summary, int context) {
                 human_bytes(summary.kv_bytes_per_token * tokens).c_str(), context);
 }
 
+const Device kGpu{.gpu = 0};  // any
+
 /// With --dtype auto.
 void print_uses(const ModelFile& file) {
     std::printf("\n%-7s %10s %12s  %-11s %12s  %s\n", "stored", "weights", "in the file",
                 "computed as", "in memory", "rounded");
-    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto, Device{})) {
         std::printf("%-7s %10s %12s  %-11s %12s  %s\n", traits(use.stored).name,
                     human_count(use.parameters).c_str(), human_bytes(use.file_bytes).c_str(),
                     std::string(name(use.packed)).c_str(), human_bytes(use.memory_bytes).c_str(),
                     std::string(rounding_text(use.stored, use.packed)).c_str());
     }
+    if (const std::string rounded = rounded_types_text(file, Dtype::Auto, kGpu); !rounded.empty())
+        std::printf("on a GPU      %s\n", rounded.c_str());
 }
 
 nlohmann::json uses_json(const ModelFile& file) {
     nlohmann::json uses = nlohmann::json::array();
-    for (const StoredUse& use : stored_uses(file, Dtype::Auto)) {
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto, Device{})) {
         uses.push_back({{"stored", traits(use.stored).name},
                         {"computed_as", name(use.packed)},
                         {"rounded", rounding_text(use.stored, use.packed)},
@@ -247,6 +251,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
         {"remarks", file.contents().parts.remarks},
         {"tensors", tensors},
         {"types", uses_json(file)},
+        {"rounded_on_gpu", rounded_types_text(file, Dtype::Auto, kGpu)},
         {"packed_bytes", memory},
         {"kv_bytes_per_token_f16", summary.kv_bytes_per_token},
         {"context", context},

@@ -238,7 +238,7 @@ Result<FinishReason> RunSession::answer(const Turn& turn) {
     record.figures.model = model_->file.path();
     if (const MergedLora* lora = model_->file.lora()) record.figures.lora = lora->path;
     const Device device = device_of(model_options_);
-    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype);
+    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype, device);
     record.figures.kv_dtype = name(kv_type(model_options_, device));
     record.figures.exact = device.exact;
     record.figures.load_seconds = load_seconds_;

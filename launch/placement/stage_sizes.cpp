@@ -65,12 +65,18 @@ std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
 }
 
 std::string StageSizes::rounded(const Placement& placement) const {
-    const auto line = [&](const ModelFile& file) {
-        const std::string text = rounded_types_text(file, backend_.dtype);
+    const auto line = [&](const ModelFile& file, const Device& device) {
+        const std::string text = rounded_types_text(file, backend_.dtype, device);
         return text.empty() ? text : visible(file.path() + ": " + text, kLineShownBytesMax) + "\n";
     };
-    std::string text = line(*file_);
-    if (draft_ && draft_->own && placement.draft()) text += line(draft_->file(*file_));
+    // A GPU rounds whatever a CPU does.
+    Device of_target;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role == StageRole::Segment && stage.device.gpu) of_target = stage.device;
+    }
+    std::string text = line(*file_, of_target);
+    if (draft_ && draft_->own && placement.draft())
+        text += line(draft_->file(*file_), placement.stage(*placement.draft()).device);
     return text;
 }
 

@@ -139,6 +139,20 @@ PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use) {
     return packed_type(rounded_anew ? StoredType::Q8_0 : tensor.type, dtype, use);
 }
 
+bool all_floats(const ModelFile& file, Dtype dtype) {
+    const auto is_float = [&](const TensorView& tensor, MatrixUse use) {
+        return packed_type(tensor, dtype, use) == PackedType::F32;
+    };
+    for (int l = 0; l < file.config().layers; ++l) {
+        const LayerTensors& layer = file.layer(l);
+        for (const TensorView* tensor :
+             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
+            if (!is_float(*tensor, MatrixUse::Layer)) return false;
+        }
+    }
+    return is_float(file.output_head(), MatrixUse::Vocabulary);
+}
+
 Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads) {
     if (heads.size() > kHeadsMax)
         return bad(

@@ -4,7 +4,8 @@
 //
 //     stored                      auto    f32    bf16    int8    q4
 //     F32                         f32     f32    bf16    int8    q4
-//     F16, BF16                   bf16    f32    bf16    int8    q4
+//     F16                         f16*    f32    bf16    int8    q4      (f16 is bf16 on a GPU)
+//     BF16                        bf16    f32    bf16    int8    q4
 //     Q8_0                        int8*   f32    bf16    int8*   q4
 //     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*    (* the file's numbers, exactly)
 //     Q2_K, Q3_K, Q4_K, IQ4_XS    own*    f32    bf16    int8    own*   (own: q2_k, ..., mxfp4)
@@ -14,7 +15,7 @@
 //
 // Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes int8: 4 bits
 // there cost more quality than they save time. A head's transform is bf16, or f32 if the head is; a short
-// list has the type of the head. An adapter's matrices are int8, or f32 or bf16 if the head is.
+// list has the type of the head. An adapter's matrices are f32 if the head is, bf16 if it is bf16 or f16, else int8.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,15 @@ enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
 [[nodiscard]] PackedType packed_type(StoredType stored, Dtype dtype, MatrixUse use);
 /// The same of a tensor. One that is stored in blocks and has a LoRA merged counts as Q8_0.
 [[nodiscard]] PackedType packed_type(const TensorView& tensor, Dtype dtype, MatrixUse use);
+
+/// Whether all matrices of layers and head are F32 with `dtype`.
+[[nodiscard]] bool all_floats(const ModelFile& file, Dtype dtype);
+/// The type on a GPU of a matrix that a CPU packs to `type`: F16 is BF16 there, and so is F32 unless `floats`,
+/// which is all_floats() of its file.
+[[nodiscard]] constexpr PackedType gpu_type(PackedType type, bool floats) {
+    const bool rounded = type == PackedType::F16 || (type == PackedType::F32 && !floats);
+    return rounded ? PackedType::BF16 : type;
+}
 
 struct CpuOptions {
     Dtype dtype = Dtype::Auto;

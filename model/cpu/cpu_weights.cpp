@@ -182,8 +182,11 @@ void CpuWeights::pack(const Stretch& stretch, ThreadTeam& team) {
     team.run(work);
     for (const std::optional<std::int64_t>& row : wrong) {
         if (row && wrong_.empty())
-            wrong_ = fmt::format("tensor {} holds a number that is not finite, in row {}",
-                                 quoted(tensor.name), *row);
+            wrong_ = fmt::format("tensor {} holds a number that is not finite, in row {}{}",
+                                 quoted(tensor.name), *row,
+                                 tensor.added != nullptr ? " (or, with the LoRA added, one beyond "
+                                                           "float16; --dtype bf16 holds it)"
+                                                         : "");
     }
 }
 
@@ -316,8 +319,11 @@ CpuWeights CpuWeights::plan_adapter(const ModelFile& file, const CpuOptions& opt
     head.tokens = spec.tokens;
     head.output = planned(file.output_head(), options.dtype, MatrixUse::Vocabulary);
     if (!spec.tokens.empty()) head.output.rows = static_cast<int>(spec.tokens.size());
-    const bool wide = head.output.type == PackedType::F32 || head.output.type == PackedType::BF16;
-    const PackedType type = wide ? head.output.type : PackedType::Int8;
+    const PackedType of_head = head.output.type;
+    // Not F16: the numbers may leave its range.
+    const PackedType type = of_head == PackedType::F16 ? PackedType::BF16
+                            : is_plain(of_head)        ? of_head
+                                                       : PackedType::Int8;
     CpuLayer& layer = weights.layers_.emplace_back();
     layer.q = {type, q_dim, dim, nullptr};
     layer.k = {type, kv_dim, dim, nullptr};

@@ -103,25 +103,10 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
 }
 
 /// Rows are floats in front of every product or of none: their buffers are shared, and zeros after
-/// a row stay zeros only if it is never written wider. So float32 matrices stay what they are if all
-/// of the file's are, whatever part of it this segment has; else they become bf16.
-bool CudaWeights::all_floats(const ModelFile& file, Dtype dtype) {
-    const auto is_float = [&](const TensorView& tensor, MatrixUse use) {
-        return packed_type(tensor, dtype, use) == WeightType::F32;
-    };
-    for (int l = 0; l < file.config().layers; ++l) {
-        const LayerTensors& layer = file.layer(l);
-        for (const TensorView* tensor :
-             {&layer.q, &layer.k, &layer.v, &layer.attn_out, &layer.gate, &layer.up, &layer.down}) {
-            if (!is_float(*tensor, MatrixUse::Layer)) return false;
-        }
-    }
-    return is_float(file.output_head(), MatrixUse::Vocabulary);
-}
-
+/// a row stay zeros only if it is never written wider. So floats_ is about the whole file, whatever part of it this
+/// segment has.
 WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse use) const {
-    const WeightType type = packed_type(tensor, dtype, use);
-    return type == WeightType::F32 && !floats_ ? WeightType::BF16 : type;
+    return gpu_type(packed_type(tensor, dtype, use), floats_);
 }
 
 void CudaWeights::plan_qkv(const std::vector<TensorView>& tensors,

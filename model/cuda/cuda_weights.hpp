@@ -102,7 +102,6 @@ private:
     /// Its numbers; what is wrong with them goes to wrong_.
     std::vector<float> vector_of(const ModelFile& file, const TensorView& tensor);
     void add_vector(const ModelFile& file, const TensorView& tensor, const float*& to);
-    static bool all_floats(const ModelFile& file, Dtype dtype);
     [[nodiscard]] cuda::WeightType type_of(const TensorView& tensor,
                                            Dtype dtype,
                                            MatrixUse use) const;

@@ -18,7 +18,7 @@ namespace paceline {
 namespace {
 
 constexpr int kRankMax = 1024;
-// Scales of groups are float16 in memory: a weight beyond its range could not be packed.
+// Scales of groups, and weights of F16 files, are float16 in memory: a sum beyond its range could not be packed.
 constexpr double kChangeMax = 65504.0;
 
 struct Kind {

@@ -18,6 +18,7 @@ struct Kept {
 constexpr std::array kKept = std::to_array<Kept>({
     {PackedType::F32, StoredType::F32, "f32"},
     {PackedType::BF16, StoredType::BF16, "bf16"},
+    {PackedType::F16, StoredType::F16, "f16"},
     {PackedType::Int8, StoredType::Q8_0, "int8"},
     {PackedType::Q4, StoredType::Q4_1, "q4"},
     {PackedType::Q4Sym, StoredType::Q4_0, "q4"},
@@ -56,7 +57,6 @@ StoredType stored_type(PackedType type) {
 }
 
 PackedType natural_type(StoredType stored) {
-    if (stored == StoredType::F16) return PackedType::BF16;
     const auto* found = std::find_if(kKept.begin(), kKept.end(),
                                      [&](const Kept& kept) { return kept.stored == stored; });
     PACE_CHECK(found != kKept.end(), "a stored type that no packed type keeps");

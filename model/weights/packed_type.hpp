@@ -26,11 +26,13 @@ namespace paceline {
 
 enum class StoredType : std::uint8_t;  // tensor.hpp
 
-/// Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. The others from Q5_0 on are block
+/// Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. F16 is a CPU's alone (gpu_type() in
+/// model/cpu/cpu_options.hpp). The others from Q5_0 on are block
 /// types: each keeps blocks of the stored type of its name exactly, and can be made of no other type.
 enum class PackedType : std::uint8_t {
     F32,
     BF16,
+    F16,
     Int8,
     Q4,
     Q4Sym,
@@ -48,13 +50,17 @@ enum class PackedType : std::uint8_t {
 
 [[nodiscard]] std::string_view name(PackedType type);
 
+/// Whether `type` holds numbers, without scales: the first ones.
+[[nodiscard]] constexpr bool is_plain(PackedType type) {
+    return type <= PackedType::F16;
+}
 /// Whether `type` is a block type.
 [[nodiscard]] constexpr bool is_block_type(PackedType type) {
     return type >= PackedType::Q5_0;
 }
 /// The stored type whose numbers `type` keeps exactly: Q8_0 for Int8, Q4_1 for Q4, a block type's own.
 [[nodiscard]] StoredType stored_type(PackedType type);
-/// The type that keeps the numbers of `stored` exactly; of F16, which none keeps: BF16.
+/// The type that keeps the numbers of `stored` exactly.
 [[nodiscard]] PackedType natural_type(StoredType stored);
 
 enum class ScaleForm : std::uint8_t {
@@ -114,6 +120,7 @@ struct BlockFormat {
             return {4, 0, 8, CodeTable::None, ScaleForm::Half};
         case PackedType::F32:
         case PackedType::BF16:
+        case PackedType::F16:
             break;
     }
     return {};

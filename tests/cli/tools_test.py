@@ -249,6 +249,21 @@ class BlockTypes(CliTest):
                     self.assertEqual(said.count(self.ROUNDED), 1 if dtype == "int8" else 0, said)
                     self.assertEqual("is computed as" in said, dtype == "int8", said)
 
+    def test_float16_that_becomes_bfloat16_is_named(self):
+        model = str(Path(TINY).with_name("llama-untied-f16.gguf"))
+        rounded = "F16 is computed as bf16 (to bfloat16)"
+        for dtype in ("bf16", "auto"):
+            for name, command in self.commands(dtype).items():
+                with self.subTest(command=name, dtype=dtype):
+                    done = paceline(*command, "-m", model, "--dtype", dtype)
+                    said = done.stderr.decode()
+                    self.assertEqual(done.returncode, 0, said)
+                    self.assertEqual(said.count(rounded), 1 if dtype == "bf16" else 0, said)
+        of_file = json.loads(self.run_ok("inspect", model, "-o", "json"))
+        self.assertEqual({(use["computed_as"], use["rounded"]) for use in of_file["types"]}, {("f16", "exact")})
+        self.assertIn(rounded, of_file["rounded_on_gpu"])
+        self.assertRegex(self.run_ok("inspect", model), r"\non a GPU +F16 is computed as bf16 ")
+
     def test_inspect_says_that_blocks_are_kept_as_they_are(self):
         uses = json.loads(self.run_ok("inspect", self.MODEL, "-o", "json"))["types"]
         self.assertEqual({use["rounded"] for use in uses}, {"exact"})

@@ -30,7 +30,7 @@ namespace paceline {
 enum class ActivationType : std::uint8_t { F32, BF16, Int8 };
 
 [[nodiscard]] constexpr ActivationType activation_for(PackedType weights) {
-    if (weights == PackedType::F32) return ActivationType::F32;
+    if (weights == PackedType::F32 || weights == PackedType::F16) return ActivationType::F32;
     return weights == PackedType::BF16 ? ActivationType::BF16 : ActivationType::Int8;
 }
 

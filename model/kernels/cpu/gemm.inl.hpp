@@ -189,7 +189,7 @@ void multiply_int8(const LaneBlock<S> (&w)[kBlocks],
     }
 }
 
-// ---- bf16 and f32 -----------------------------------------------------------------------------
+// ---- bf16, f16 and f32 ------------------------------------------------------------------------
 
 template <class S, int kRows, int kBlocks>
 void multiply_bf16(const LaneBlock<S> (&w)[kBlocks],
@@ -212,6 +212,34 @@ void multiply_bf16(const LaneBlock<S> (&w)[kBlocks],
             const typename S::P pair = S::broadcast_pair(a + 2 * r);
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::dot_pairs(acc[r][b], weights[b], pair);
+        }
+    }
+}
+
+template <class S, int kRows, int kBlocks>
+void multiply_f16(const LaneBlock<S> (&w)[kBlocks],
+                  const PanelInput& x,
+                  int groups,
+                  Accumulators<S, kRows, kBlocks>& acc) {
+    constexpr int kInputBytes = kLine / 2;
+    const auto* a = static_cast<const float*>(x.values) + x.row;
+    const int lines = groups * kGroup / 2;
+    for (int line = 0; line < lines; ++line) {
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half, a += x.width) {
+            typename S::F weights[kBlocks];
+#pragma GCC unroll 4
+            for (int b = 0; b < kBlocks; ++b) {
+                const std::uint8_t* from = w[b].quants + line * kLine + half * kInputBytes;
+                if (half == 0 && first_of_line<S>(b)) prefetch_line(w[b], from);
+                weights[b] = S::load_half(reinterpret_cast<const std::uint16_t*>(from));
+            }
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) {
+                const typename S::F value = S::set1(a[r]);
+#pragma GCC unroll 4
+                for (int b = 0; b < kBlocks; ++b) acc[r][b] = S::fma(weights[b], value, acc[r][b]);
+            }
         }
     }
 }
@@ -271,6 +299,9 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
         case PackedType::BF16:
             multiply_bf16<S, kRows, kBlocks>(w, x, groups, acc);
             break;
+        case PackedType::F16:
+            multiply_f16<S, kRows, kBlocks>(w, x, groups, acc);
+            break;
         case PackedType::Int8:
             multiply_int8<S, kRows, kBlocks>(w, x, groups, acc);
             break;
@@ -320,7 +351,8 @@ void register_tile(const GemmArgs& args, int first_block, const PanelInput& x, i
     }
 }
 
-inline PanelInput panel_input(const PackedRows& x, Panel panel) {
+template <class S>
+PanelInput panel_input(const PackedRows& x, Panel panel) {
     switch (x.type()) {
         case ActivationType::F32:
             return {x.f32(panel), nullptr, nullptr, nullptr, nullptr, panel.width, 0};
@@ -341,7 +373,7 @@ inline PanelInput panel_input(const PackedRows& x, Panel panel) {
 /// All rows of one panel against kBlocks lane blocks.
 template <class S, int kRows, int kBlocks>
 void panel_tile(const GemmArgs& args, int first_block, Panel panel) {
-    PanelInput x = panel_input(*args.x, panel);
+    PanelInput x = panel_input<S>(*args.x, panel);
     for (; x.row < panel.width; x.row += kRows) {
         register_tile<S, kRows, kBlocks>(args, first_block, x, panel.first_row + x.row);
     }

@@ -10,6 +10,7 @@
 
 namespace paceline::amx {
 
+inline constexpr int kGroupBytes = kGroup * kTileRows * 2;  // of a tile
 inline constexpr int kWholeMax = 4;  // A tiles of 16 rows at once, besides one of fewer
 
 /// Which registers hold what.
@@ -20,10 +21,16 @@ struct Bf16Input {
     std::ptrdiff_t stride;      // bytes of a row
 };
 
+/// Asks for a group of weights up to the L2 cache; in the L1 it would take the place of rows that all tiles read.
+[[gnu::always_inline]] inline void prefetch_far(const std::byte* group) {
+#pragma GCC unroll 16
+    for (int line = 0; line < kGroupBytes / kLine; ++line)
+        _mm_prefetch(group + std::ptrdiff_t{line} * kLine, _MM_HINT_T1);
+}
+
 /// 16 outputs of kWhole times 16 rows, and of the remaining rows if kRest; `x` is the first one's.
 template <int kWhole, bool kRest>
-void add_products(const gemm::LaneBlock<SimdAmx> (&w)[1], const Bf16Input& x, int groups) {
-    constexpr int kGroupBytes = kGroup * kTileRows * 2;
+void add_products(const std::byte* tile_data, const Bf16Input& x, int groups) {
     constexpr int kPart = kTileRowsMax;  // rows of an A tile
     if constexpr (kWhole > 0) tile_zero<kFirstC>();
     if constexpr (kWhole > 1) tile_zero<kFirstC + 1>();
@@ -33,8 +40,9 @@ void add_products(const gemm::LaneBlock<SimdAmx> (&w)[1], const Bf16Input& x, in
     const auto* a = reinterpret_cast<const std::uint8_t*>(x.rows);
     const std::ptrdiff_t part = kPart * x.stride;
     for (int g = 0; g < groups; ++g, a += kRowBytesMax) {
-        gemm::prefetch_group<SimdAmx, kGroupBytes / kLine>(w, g * kGroupBytes);
-        tile_load<kB>(w[0].quants + std::ptrdiff_t{g} * kGroupBytes, kRowBytesMax);
+        const std::byte* weights = tile_data + std::ptrdiff_t{g} * kGroupBytes;
+        prefetch_far(weights + gemm::kAhead);
+        tile_load<kB>(weights, kRowBytesMax);
         if constexpr (kWhole > 0) {
             tile_load<kWholeA>(a, x.stride);
             tile_dot_bf16<kFirstC, kWholeA, kB>();
@@ -71,13 +79,10 @@ void put_sums(const GemmArgs& args, int tile, int first_row, int rows) {
 
 /// Outputs of a tile for kWhole times 16 rows from `first_row` on, and for the `rest` after them.
 template <int kWhole, bool kRest>
-void outputs_of(const GemmArgs& args,
-                const gemm::LaneBlock<SimdAmx> (&w)[1],
-                const Bf16Input& x,
-                int tile,
-                int first_row,
-                int rest) {
-    add_products<kWhole, kRest>(w, x, args.weights->groups());
+void outputs_of(const GemmArgs& args, const Bf16Input& x, int tile, int first_row, int rest) {
+    const PackedMatrix& matrix = *args.weights;
+    const std::byte* tile_data = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
+    add_products<kWhole, kRest>(tile_data, x, matrix.groups());
     constexpr int kPart = kTileRowsMax;
     if constexpr (kWhole > 0) put_sums<kFirstC>(args, tile, first_row, kPart);
     if constexpr (kWhole > 1) put_sums<kFirstC + 1>(args, tile, first_row + kPart, kPart);
@@ -87,24 +92,19 @@ void outputs_of(const GemmArgs& args,
 }
 
 template <bool kRest>
-void outputs_of(int whole,
-                const GemmArgs& args,
-                const gemm::LaneBlock<SimdAmx> (&w)[1],
-                const Bf16Input& x,
-                int tile,
-                int first_row,
-                int rest) {
+void outputs_of(
+    int whole, const GemmArgs& args, const Bf16Input& x, int tile, int first_row, int rest) {
     switch (whole) {
         case 0:
-            return outputs_of<0, kRest>(args, w, x, tile, first_row, rest);
+            return outputs_of<0, kRest>(args, x, tile, first_row, rest);
         case 1:
-            return outputs_of<1, kRest>(args, w, x, tile, first_row, rest);
+            return outputs_of<1, kRest>(args, x, tile, first_row, rest);
         case 2:
-            return outputs_of<2, kRest>(args, w, x, tile, first_row, rest);
+            return outputs_of<2, kRest>(args, x, tile, first_row, rest);
         case 3:
-            return outputs_of<3, kRest>(args, w, x, tile, first_row, rest);
+            return outputs_of<3, kRest>(args, x, tile, first_row, rest);
         default:
-            return outputs_of<kWholeMax, kRest>(args, w, x, tile, first_row, rest);
+            return outputs_of<kWholeMax, kRest>(args, x, tile, first_row, rest);
     }
 }
 
@@ -117,21 +117,18 @@ inline void multiply_bf16(const GemmArgs& args, int first_tile, int last_tile) {
     const TileShape full{kTileRowsMax, kRowBytesMax};
     const TileShape fewer{rest, kRowBytesMax};
     const AmxTiles tiles{full, full, full, full, fewer, full, fewer, full};
-    const bool once = whole <= kWholeMax;  // the weights are read once
     for (int tile = first_tile; tile < last_tile; ++tile) {
-        const gemm::LaneBlock<SimdAmx> w[1] = {
-            gemm::lane_block<SimdAmx>(*args.weights, tile, once ? 1 : rows.rows())};
         int done = 0;
         for (; whole - done > kWholeMax; done += kWholeMax) {
             const int row = done * kTileRowsMax;
-            outputs_of<false>(kWholeMax, args, w, {rows.bf16_row(row), stride}, tile, row, 0);
+            outputs_of<false>(kWholeMax, args, {rows.bf16_row(row), stride}, tile, row, 0);
         }
         const int row = done * kTileRowsMax;
         const Bf16Input x{rows.bf16_row(row), stride};
         if (rest > 0) {
-            outputs_of<true>(whole - done, args, w, x, tile, row, rest);
+            outputs_of<true>(whole - done, args, x, tile, row, rest);
         } else {
-            outputs_of<false>(whole - done, args, w, x, tile, row, 0);
+            outputs_of<false>(whole - done, args, x, tile, row, 0);
         }
     }
 }

@@ -27,8 +27,8 @@ enum class Isa : std::uint8_t {
 [[nodiscard]] std::optional<Isa> parse_isa(std::string_view text);
 
 /// Whether weights that no cache can hold are prefetched around it (PREFETCHNTA) rather than through it. Measured on
-/// AMD (Zen 3 to 5), where it keeps the weights of a draft in the cache; on a Xeon with AMX it takes 1.3 to 2.6 times as
-/// long, since the L2 cache then prefetches nothing ahead.
+/// AMD (Zen 3 to 5), where it keeps the weights of a draft in the cache; on a Xeon with AMX it takes 1.3 to 2.8 times as
+/// long.
 [[nodiscard]] bool prefetches_past_cache();
 
 /// Bytes of the last-level cache that this core shares; 32 MiB where the system does not say.

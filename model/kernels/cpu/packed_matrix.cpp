@@ -115,6 +115,32 @@ std::optional<std::int64_t> copy_bfloats(const TensorView& source,
     return wrong;
 }
 
+/// Copies a tile of float16, the 16 lanes of an input side by side. Returns as copy_blocks().
+std::optional<std::int64_t> copy_halves(const TensorView& source,
+                                        const PackedMatrix& matrix,
+                                        int tile) {
+    const int lanes = lanes_of(matrix, tile);
+    const std::int64_t first_row = std::int64_t{tile} * kTileRows;
+    std::optional<std::int64_t> wrong;
+    for (int group = 0; group < matrix.groups(); ++group) {
+        const int inputs = std::clamp(matrix.cols - group * kGroup, 0, kGroup);
+        std::array<std::array<std::uint16_t, kTileRows>, kGroup> lines = {};
+        for (int lane = 0; lane < lanes && inputs > 0; ++lane) {
+            std::array<std::uint16_t, kGroup> row = {};
+            std::memcpy(row.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
+                        2 * static_cast<std::size_t>(inputs));
+            bool finite = true;
+            for (std::size_t k = 0; k < kGroup; ++k) {
+                finite = finite && is_finite_half(row[k]);
+                lines[k][static_cast<std::size_t>(lane)] = row[k];
+            }
+            if (!finite) wrong = first_row + lane;
+        }
+        std::memcpy(tile_group(matrix, tile, group).codes, lines.data(), sizeof lines);
+    }
+    return wrong;
+}
+
 /// Zeros everywhere, so that an unfilled lane contributes nothing.
 void clear_tile(const PackedMatrix& matrix, int tile) {
     std::byte* base = matrix.data + static_cast<std::size_t>(tile) * matrix.tile_bytes();
@@ -136,7 +162,7 @@ QuantisedGroup int8_group_of(const TensorView& source,
     return stored ? *stored : quantise_int8(x);
 }
 
-/// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all scales are finite.
+/// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all that is packed is finite.
 bool pack_values(const TensorView& source,
                  std::int64_t row,
                  const float* x,
@@ -158,6 +184,13 @@ bool pack_values(const TensorView& source,
                     std::memcpy(to.codes + ((k / 2) * 32 + lane * 2 + k % 2) * 2, &bits, 2);
                 }
                 break;
+            case PackedType::F16:
+                for (int k = 0; k < kGroup; ++k) {
+                    const std::uint16_t bits = float_to_half(x[k]);
+                    put_half(to.codes, k * kTileRows + lane, bits);
+                    finite = finite && is_finite_half(bits);
+                }
+                break;
             case PackedType::Int8:
                 finite = put_int8_group(int8_group_of(source, row, group, x), lane, to) && finite;
                 break;
@@ -172,18 +205,30 @@ bool pack_values(const TensorView& source,
     return finite;
 }
 
-/// A lane of a group of F32 or BF16.
+/// A lane of a group of F32, BF16 or F16.
 void get_plain(PackedType type, const TileGroup& from, int lane, std::span<float, kGroup> out) {
     for (std::size_t k = 0; k < kGroup; ++k) {
         const auto at = static_cast<std::size_t>(lane);
+        std::uint16_t bits = 0;
         if (type == PackedType::F32) {
             std::memcpy(&out[k], from.codes + (k * kTileRows + at) * 4, 4);
+        } else if (type == PackedType::F16) {
+            std::memcpy(&bits, from.codes + (k * kTileRows + at) * 2, 2);
+            out[k] = half_to_float(bits);
         } else {
-            std::uint16_t bits = 0;
             std::memcpy(&bits, from.codes + (k / 2 * 2 * kTileRows + at * 2 + k % 2) * 2, 2);
             out[k] = bfloat_to_float(bits);
         }
     }
+}
+
+/// Copies a tile of what copied_whole() says. Returns as copy_blocks().
+std::optional<std::int64_t> copy_tile(const TensorView& source,
+                                      const PackedMatrix& matrix,
+                                      int tile) {
+    if (matrix.type == PackedType::BF16) return copy_bfloats(source, matrix, tile);
+    if (matrix.type == PackedType::F16) return copy_halves(source, matrix, tile);
+    return copy_blocks(source, matrix, tile);
 }
 
 /// Packs a tile from its numbers, row by row. Returns a row with one that is not finite.
@@ -210,6 +255,7 @@ std::size_t PackedMatrix::group_bytes() const {
         case PackedType::F32:
             return 4 * kGroup * kTileRows;
         case PackedType::BF16:
+        case PackedType::F16:
             return 2 * kGroup * kTileRows;
         case PackedType::Int8:
             return kGroup * kTileRows;
@@ -231,6 +277,7 @@ std::size_t PackedMatrix::scale_bytes() const {
     switch (type) {
         case PackedType::F32:
         case PackedType::BF16:
+        case PackedType::F16:
             return 0;
         case PackedType::Int8:
         case PackedType::Q4Sym:
@@ -259,9 +306,8 @@ std::optional<std::int64_t> pack_tiles(const TensorView& source,
     PACE_CHECK(exact || scratch.size() >= padded, "scratch holds one padded row");
     for (int tile = first_tile; tile < last_tile; ++tile) {
         const std::optional<std::int64_t> row =
-            !exact ? pack_numbers(source, matrix, tile, scratch.first(padded))
-            : matrix.type == PackedType::BF16 ? copy_bfloats(source, matrix, tile)
-                                              : copy_blocks(source, matrix, tile);
+            exact ? copy_tile(source, matrix, tile)
+                  : pack_numbers(source, matrix, tile, scratch.first(padded));
         if (row) wrong = row;
     }
     return wrong;
@@ -275,7 +321,7 @@ void unpack_row(const PackedMatrix& matrix, int row, std::span<float> out) {
     for (int first = 0; first < matrix.cols; first += kGroup) {
         const auto count = static_cast<std::size_t>(std::min(kGroup, matrix.cols - first));
         const int group = first / kGroup;
-        if (matrix.type == PackedType::F32 || matrix.type == PackedType::BF16) {
+        if (is_plain(matrix.type)) {
             get_plain(matrix.type, tile_group(matrix, row / kTileRows, group), lane, numbers);
         } else {
             get_group(matrix, row, group, numbers);

@@ -7,6 +7,7 @@
 //     type   quants of a group                       bytes   scales of a group
 //     F32    [32][16] float32                         2048
 //     BF16   [16][16][2] bfloat16, two k per lane     1024
+//     F16    [32][16] float16                         1024
 //     Int8   [8][16][4] uint8 (w + 128), 4 k a lane    512   [16] f16 d
 //     Q4     [4][16][4] uint8, 4 k a lane:             256   [16] f16 d, [16] f16 m
 //              low nibble k = 8j + b, high k = 8j+4+b
@@ -58,9 +59,9 @@ struct PackedMatrix {
 };
 
 /// Packs tiles [first_tile, last_tile) of `source` into `matrix`, whose type, rows, cols and data
-/// are set. Values change only where the stored type is not the packed one: BF16 rounds to
-/// nearest even, Int8 and Q4 quantise each group of 32 anew (scale = max|x|/127; 15 steps from
-/// min to max). `scratch` holds one row, cols rounded up to 64. Returns a row that holds a number that is
+/// are set. Values change only where the stored type is not the packed one: BF16 rounds to nearest even, as does F16 of a
+/// merged matrix; Int8 and Q4 quantise each group of 32 anew (scale = max|x|/127; 15 steps from min to max). `scratch`
+/// holds one row, cols rounded up to 64. Returns a row that holds a number that is
 /// not finite, also as the scale or minimum of a block; nothing: there is none.
 [[nodiscard]] std::optional<std::int64_t> pack_tiles(const TensorView& source,
                                                      const PackedMatrix& matrix,

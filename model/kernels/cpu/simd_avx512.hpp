@@ -15,7 +15,7 @@ struct SimdAvx512 {
     static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
     static constexpr bool kSums16 = false;
     // 4-bit and int8 matrices: whether all lines of a group are prefetched at once, or each one before its products
-    // (measured faster with sixteen registers, slower with 32).
+    // (measured slower on AMD; kernels_amx.cpp has it otherwise).
     static constexpr bool kPrefetchesGroups = true;
     using F = __m512;   // kLanes float32
     using I = __m512i;  // kLanes int32

@@ -76,8 +76,10 @@ LaneBlock<S> lane_block(const PackedMatrix& w, int block, int rows) {
     const auto* tile = reinterpret_cast<const std::uint8_t*>(w.data) +
                        static_cast<std::size_t>(block / kPerTile) * w.tile_bytes();
     const auto lane = static_cast<std::size_t>(block % kPerTile * S::kLanes);
-    // A lane has four bytes in each 64-byte line of quants, and two in each line of scales.
-    return {tile + 4 * lane, tile + 2 * w.group_bytes() + 2 * lane, tile + lane,
+    // A lane has four bytes in each 64-byte line of quants (two float16: two in each half of a line), and two in each
+    // line of scales.
+    const std::size_t lane_bytes = w.type == PackedType::F16 ? 2 : 4;
+    return {tile + lane_bytes * lane, tile + 2 * w.group_bytes() + 2 * lane, tile + lane,
             w.past_cache && rows <= kPanelRows};
 }
 

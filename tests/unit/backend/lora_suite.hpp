@@ -99,10 +99,14 @@ TEST_CASE_TEMPLATE_DEFINE("a merged matrix is packed as its reference is in the 
                           MergedDtypes) {
     // 4-bit blocks of a file become int8 under auto: rounding the sum to 4 bits would cost more.
     const std::tuple<const char*, Dtype, Dtype> cases[] = {
-        {"llama-q4_1", Dtype::Auto, Dtype::Int8},      {"llama-q4_0", Dtype::Auto, Dtype::Int8},
-        {"llama-q4_0", Dtype::Q4, Dtype::Q4},          {"llama-q4_1", Dtype::BF16, Dtype::BF16},
-        {"mistral-q8_0", Dtype::Auto, Dtype::Int8},    {"qwen3-bf16", Dtype::Auto, Dtype::BF16},
-        {"llama-untied-f16", Dtype::Int8, Dtype::Int8}};
+        {"llama-q4_1", Dtype::Auto, Dtype::Int8},
+        {"llama-q4_0", Dtype::Auto, Dtype::Int8},
+        {"llama-q4_0", Dtype::Q4, Dtype::Q4},
+        {"llama-q4_1", Dtype::BF16, Dtype::BF16},
+        {"mistral-q8_0", Dtype::Auto, Dtype::Int8},
+        {"qwen3-bf16", Dtype::Auto, Dtype::BF16},
+        {"llama-untied-f16", Dtype::Int8, Dtype::Int8},
+        {"llama-untied-f16", Dtype::BF16, Dtype::BF16}};
     for (const auto& [fixture, of_merged, of_reference] : cases) {
         CAPTURE(fixture);
         CAPTURE(name(of_merged));

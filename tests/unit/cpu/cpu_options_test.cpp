@@ -9,7 +9,9 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::Q4_1, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4);
     CHECK(packed_type(StoredType::Q4_0, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4Sym);
     CHECK(packed_type(StoredType::Q8_0, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Int8);
-    CHECK(packed_type(StoredType::F16, Dtype::Auto, MatrixUse::Layer) == PackedType::BF16);
+    CHECK(packed_type(StoredType::F16, Dtype::Auto, MatrixUse::Layer) == PackedType::F16);
+    CHECK(packed_type(StoredType::F16, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
+    CHECK(packed_type(StoredType::F16, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);
     CHECK(packed_type(StoredType::Q4_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q4K);
     CHECK(packed_type(StoredType::Q6_K, Dtype::Auto, MatrixUse::Vocabulary) == PackedType::Q6K);
     CHECK(packed_type(StoredType::Q5_K, Dtype::Auto, MatrixUse::Layer) == PackedType::Q5K);
@@ -26,6 +28,17 @@ TEST_CASE("the packed type of every stored type is what the table in the header 
     CHECK(packed_type(StoredType::Q8_0, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Int8);
     CHECK(packed_type(StoredType::Q4_1, Dtype::Q4, MatrixUse::Vocabulary) == PackedType::Q4);
     CHECK(packed_type(StoredType::Q4_1, Dtype::BF16, MatrixUse::Layer) == PackedType::BF16);
+}
+
+TEST_CASE("on a GPU float16 is bfloat16, and float32 in a file that also has other matrices") {
+    const bool floats = all_floats(open_fixture("llama-f32"), Dtype::Auto);
+    CHECK(floats);
+    CHECK_FALSE(all_floats(open_fixture("llama-untied-f16"), Dtype::Auto));
+    CHECK(all_floats(open_fixture("llama-untied-f16"), Dtype::F32));
+    CHECK(gpu_type(PackedType::F16, floats) == PackedType::BF16);
+    CHECK(gpu_type(PackedType::F32, floats) == PackedType::F32);
+    CHECK(gpu_type(PackedType::F32, false) == PackedType::BF16);
+    CHECK(gpu_type(PackedType::Q4K, false) == PackedType::Q4K);
 }
 
 TEST_CASE("names of dtypes parse back and others are refused") {

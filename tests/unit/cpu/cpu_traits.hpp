@@ -14,6 +14,7 @@ struct CpuTraits {
         {"llama-f32", Dtype::BF16, KvType::BF16, kLong},
         {"qwen3-bf16", Dtype::Auto, KvType::F16, kLong},
         {"qwen2-f16", Dtype::Int8, KvType::F16, kLong},
+        {"llama-untied-f16", Dtype::Auto, KvType::F16, kLong},
         {"llama-q4_1", Dtype::Auto, KvType::F16, kLong},
         {"llama-q4_0", Dtype::Auto, KvType::F16, kLong},
         {"mistral-q8_0", Dtype::Q4, KvType::F32, kLong},

@@ -60,6 +60,13 @@ TEST_CASE_TEMPLATE_INVOKE(MergedKinds, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(MergedDtypes, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(MergedElsewhere, CpuTraits);
 
+TEST_CASE("a merged matrix of a file in float16 is rounded to float16, not to bfloat16") {
+    const MergedPair pair{"llama-untied-f16", {.half = true}};
+    const std::vector<float> want = logits_with<CpuTraits>(pair.reference, Dtype::F32);
+    CHECK(worst_error(logits_with<CpuTraits>(pair.merged, Dtype::Auto), want) < 5e-3);
+    CHECK(worst_error(logits_with<CpuTraits>(pair.merged, Dtype::BF16), want) > 1e-2);
+}
+
 TEST_CASE_TEMPLATE_INVOKE(CancelledBefore, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(CancelledByAnother, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(StaleRows, CpuTraits);

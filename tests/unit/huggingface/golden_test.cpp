@@ -28,8 +28,8 @@ ModelFile open_folder(const std::string& name) {
 }
 
 template <class Traits>
-void check_golden(const ModelFile& file, const Golden& golden) {
-    const auto backend = Traits::make(file, {.dtype = Dtype::F32, .kv = KvType::F32});
+void check_golden(const ModelFile& file, const Golden& golden, Dtype dtype = Dtype::F32) {
+    const auto backend = Traits::make(file, {.dtype = dtype, .kv = KvType::F32});
     const std::vector<float> logits =
         sequence_logits(*backend, golden.tokens, static_cast<int>(golden.tokens.size()));
     const Deviation worst = deviation(logits, golden.logits, golden.vocab_size);
@@ -59,6 +59,20 @@ TEST_CASE("a folder gives the logits of transformers, on the reference and on th
         const ModelFile file = open_folder(name);
         check_golden<ReferenceTraits>(file, golden);
         check_golden<CpuTraits>(file, golden);
+    }
+}
+
+TEST_CASE("weights in float16 are not rounded: folder and GGUF file give the logits of f32") {
+    for (const char* name : kWithGguf) {
+        if (!std::string_view{name}.ends_with("-f16")) continue;
+        CAPTURE(name);
+        const Golden golden = load_golden(fixtures(), name);
+        for (const ModelFile& file : {open_folder(name), open_fixture(name)}) {
+            for (const TensorView& tensor : file.tensors()) {
+                if (tensor.rows > 1) CHECK(tensor.type == StoredType::F16);
+            }
+            check_golden<CpuTraits>(file, golden, Dtype::Auto);
+        }
     }
 }
 

@@ -13,8 +13,8 @@ using testing::OwnedMatrix;
 using testing::OwnedTensor;
 using testing::random_floats;
 
-constexpr PackedType kTypes[] = {PackedType::F32, PackedType::BF16, PackedType::Int8,
-                                 PackedType::Q4};
+constexpr PackedType kTypes[] = {PackedType::F32, PackedType::BF16, PackedType::F16,
+                                 PackedType::Int8, PackedType::Q4};
 
 /// Products of `rows` rows of x, [rows, w.rows], computed in `slices` slices of tiles.
 std::vector<float> product(const KernelTable& kernels,
@@ -38,6 +38,7 @@ std::vector<float> product(const KernelTable& kernels,
 float tolerance(PackedType type) {
     switch (type) {
         case PackedType::F32:
+        case PackedType::F16:
             return 1e-6f;
         case PackedType::BF16:
             return 4e-3f;  // 2^-9 on every activation
@@ -166,6 +167,50 @@ TEST_CASE("products with quantised weights have the same bits with AMX as with A
         const OwnedMatrix matrix{source.view, type};
         CHECK(testing::equal_bits(product(kernels(Isa::Amx), matrix.matrix, x, kRows),
                                   product(kernels(Isa::Avx512), matrix.matrix, x, kRows)));
+    }
+}
+
+TEST_CASE("products with float32 and float16 weights have the same bits on every fused path") {
+    std::mt19937 rng{15};
+    constexpr int kRows = 41;
+    constexpr int kInputs = 300;
+    const std::vector<float> x = random_floats(rng, std::size_t{kRows} * kInputs);
+    const OwnedTensor source{random_floats(rng, std::size_t{33} * kInputs), 33, kInputs};
+    for (const PackedType type : {PackedType::F32, PackedType::F16}) {
+        const OwnedMatrix matrix{source.view, type};
+        std::vector<float> first;
+        for (const Isa isa : testing::runnable_isas()) {
+            if (isa == Isa::Portable) continue;  // rounds a product before it adds it
+            CAPTURE(name(isa));
+            const std::vector<float> y = product(kernels(isa), matrix.matrix, x, kRows);
+            if (first.empty()) first = y;
+            CHECK(testing::equal_bits(y, first));
+        }
+    }
+}
+
+TEST_CASE(
+    "every finite float16 is multiplied exactly on any instruction set, also subnormal ones") {
+    constexpr int kInputs = 64;
+    const std::vector<std::uint16_t> stored = testing::finite_halves();
+    const int outputs = static_cast<int>(stored.size()) / kInputs;
+    const auto bytes = std::as_bytes(std::span(stored));
+    const OwnedMatrix matrix{
+        TensorView{"w", StoredType::F16, outputs, kInputs, bytes.data(), bytes.size()},
+        PackedType::F16};
+    std::vector<float> x(std::size_t{kInputs} * kInputs, 0.0f);
+    for (std::size_t k = 0; k < kInputs; ++k) x[k * kInputs + k] = 1.0f;  // row k takes input k
+    for (const Isa isa : testing::runnable_isas()) {
+        CAPTURE(name(isa));
+        const std::vector<float> y = product(kernels(isa), matrix.matrix, x, kInputs);
+        std::size_t wrong = 0;
+        for (std::size_t at = 0; at < stored.size(); ++at) {
+            const std::size_t o = at / kInputs;
+            const std::size_t k = at % kInputs;
+            const float got = y[k * static_cast<std::size_t>(outputs) + o];
+            if (got != half_to_float(stored[at])) ++wrong;
+        }
+        CHECK(wrong == 0);
     }
 }
 

@@ -76,6 +76,15 @@ struct OwnedMatrix {
     }
 };
 
+/// All float16 numbers that are finite: zeros of both signs, subnormal ones, up to 65504. 62 x 1024 of them.
+inline std::vector<std::uint16_t> finite_halves() {
+    std::vector<std::uint16_t> all;
+    for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
+        if ((bits & 0x7C00U) != 0x7C00U) all.push_back(static_cast<std::uint16_t>(bits));
+    }
+    return all;
+}
+
 inline bool equal_bits(std::span<const float> a, std::span<const float> b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }

@@ -166,6 +166,69 @@ TEST_CASE("a bfloat16 that is not finite is found in either half of a word") {
     }
 }
 
+TEST_CASE("stored float16 is packed as it is, every finite number bit for bit") {
+    const std::vector<std::uint16_t> stored = testing::finite_halves();
+    const auto bytes = std::as_bytes(std::span(stored));
+    for (const int cols : {1, 31, 33, 70, 1024}) {
+        CAPTURE(cols);
+        const int rows = static_cast<int>(stored.size()) / cols;
+        const TensorView view{"w", StoredType::F16, rows, cols, bytes.data(), bytes.size()};
+        const OwnedMatrix matrix{view, PackedType::F16};
+        std::vector<float> want(static_cast<std::size_t>(rows * cols));
+        for (std::size_t i = 0; i < want.size(); ++i) want[i] = half_to_float(stored[i]);
+        CHECK(testing::equal_bits(matrix.values(), want));
+    }
+}
+
+TEST_CASE("packed float16 has an input's 16 outputs side by side, and zeros beyond the matrix") {
+    std::mt19937 rng{6};
+    constexpr int kCols = 70;
+    constexpr int kRows = 17;
+    std::vector<std::uint16_t> stored(std::size_t{kRows} * kCols);
+    for (std::uint16_t& bits : stored) bits = static_cast<std::uint16_t>(rng() % 0x7C00U);
+    const auto bytes = std::as_bytes(std::span(stored));
+    const TensorView view{"w", StoredType::F16, kRows, kCols, bytes.data(), bytes.size()};
+    PackedMatrix matrix{PackedType::F16, kRows, kCols, nullptr};
+    std::vector<std::byte> data(matrix.bytes(), std::byte{0xFF});
+    matrix.data = data.data();
+    CHECK_FALSE(pack_tiles(view, matrix, 0, matrix.tiles(), {}).has_value());
+    bool equal = true;
+    for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
+        for (int k = 0; k < matrix.groups() * kGroup; ++k) {
+            const auto at = static_cast<std::size_t>(row / kTileRows) * matrix.tile_bytes() +
+                            static_cast<std::size_t>(k * 32 + row % kTileRows * 2);
+            std::uint16_t bits = 0;
+            std::memcpy(&bits, data.data() + at, sizeof bits);
+            const bool inside = row < kRows && k < kCols;
+            equal =
+                equal && bits == (inside ? stored[static_cast<std::size_t>(row * kCols + k)] : 0);
+        }
+    }
+    CHECK(equal);
+}
+
+TEST_CASE(
+    "a float16 that is not finite is found, in the file and where numbers are rounded to it") {
+    for (const std::uint16_t wrong : {std::uint16_t{0x7C00}, std::uint16_t{0xFE01}}) {
+        std::vector<std::uint16_t> stored(3 * 64, 0x3C00);
+        stored[64 + 41] = wrong;
+        const auto bytes = std::as_bytes(std::span(stored));
+        const TensorView view{"w", StoredType::F16, 3, 64, bytes.data(), bytes.size()};
+        PackedMatrix matrix{PackedType::F16, 3, 64, nullptr};
+        std::vector<std::byte> data(matrix.bytes());
+        matrix.data = data.data();
+        CHECK(pack_tiles(view, matrix, 0, 1, {}).value_or(-1) == 1);
+    }
+    std::vector<float> values(64, 65504.0f);
+    std::vector<float> scratch(64);
+    PackedMatrix matrix{PackedType::F16, 1, 64, nullptr};
+    std::vector<std::byte> data(matrix.bytes());
+    matrix.data = data.data();
+    CHECK_FALSE(pack_tiles(OwnedTensor(values, 1, 64).view, matrix, 0, 1, scratch).has_value());
+    values[3] = 65520.0f;  // rounds to infinity
+    CHECK(pack_tiles(OwnedTensor(values, 1, 64).view, matrix, 0, 1, scratch).value_or(-1) == 0);
+}
+
 TEST_CASE("quantising stays within half a step of every value") {
     std::mt19937 rng{3};
     const int cols = 80;  // the last group is half empty

@@ -35,7 +35,7 @@ inline constexpr int kFusedNormRows = 16;
 /// How weights lie in memory; the inputs of a product are floats for F32 and bf16 for the others.
 ///
 ///     F32, BF16   row-major [outputs][stride], as in a file: no packing on the way in
-///     others      records of one tile and one step (gemm_records.hpp)
+///     others      records of one tile and one step (gemm_records.hpp); F16 has no kernels here
 using WeightType = PackedType;
 
 [[nodiscard]] constexpr bool is_row_major(WeightType type) {

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "ipc/base/check.hpp"
 #include "model/kernels/cuda/gemm/gemm_choice.hpp"
 
 namespace paceline::cuda {
@@ -30,6 +31,8 @@ void with_type(WeightType type, const Call& call) {
         PACE_CASE(IQ4XS);
         PACE_CASE(MXFP4);
 #undef PACE_CASE
+        case WeightType::F16:
+            PACE_CHECK(false, "F16 is BF16 on a GPU: gpu_type()");
     }
 }
 
