@@ -24,11 +24,13 @@ template <class S, PackedType kType, int kWord>
     constexpr BlockFormat kFormat = block_format(kType);
     constexpr int kInLow = 8 / kFormat.low_bits;  // words in a line of the low plane
     const std::uint8_t* low = w.quants + codes + kLine * (kWord / kInLow);
+    if constexpr (!S::kPrefetchesBlocks && kWord % kInLow == 0) prefetch_line(w, low);
     typename S::B code = S::template field<kFormat.low_bits, kFormat.low_bits*(kWord % kInLow), 0>(
         S::load_bytes(low));
     if constexpr (kFormat.top_bits > 0) {
         constexpr int kInTop = 8 / kFormat.top_bits;
         const std::uint8_t* top = w.quants + codes + kLine * (kFormat.low_bits + kWord / kInTop);
+        if constexpr (!S::kPrefetchesBlocks && kWord % kInTop == 0) prefetch_line(w, top);
         code =
             S::either(code, S::template field<kFormat.top_bits, kFormat.top_bits*(kWord % kInTop),
                                               kFormat.low_bits>(S::load_bytes(top)));
@@ -167,7 +169,8 @@ void multiply_blocks(const LaneBlock<S> (&w)[kBlocks],
         const float* total = x.sums + g * x.width + x.row;
         const std::int32_t* counts = x.counts + g * x.width + x.row;
         const std::int32_t* halves = x.halves + g * x.width + x.row;
-        prefetch_group<S, lines(code_bytes(kFormat) + scale_bytes(kFormat.form))>(w, at.codes);
+        if constexpr (S::kPrefetchesBlocks)
+            prefetch_group<S, lines(code_bytes(kFormat) + scale_bytes(kFormat.form))>(w, at.codes);
         typename S::I sum[kRows][kBlocks];
 #pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) {  // 16 inputs
@@ -188,6 +191,8 @@ void multiply_blocks(const LaneBlock<S> (&w)[kBlocks],
             if (!kHalves && h == 0) continue;
 #pragma GCC unroll 4
             for (int b = 0; b < kBlocks; ++b) {
+                if constexpr (!S::kPrefetchesBlocks)
+                    if (h == 1 || !kHalves) prefetch_line(w[b], w[b].bytes + at.scales);
                 const LaneScale<S> of = load_scale<S, kType>(w[b], at, g, h);
 #pragma GCC unroll 8
                 for (int r = 0; r < kRows; ++r) {

@@ -15,6 +15,7 @@ struct SimdAvx2 {
     static constexpr bool kSums16 = true;  // products of small codes are added in 16 bits first
     // 4-bit and int8 matrices: each line is prefetched before its products (simd_avx512.hpp).
     static constexpr bool kPrefetchesGroups = false;
+    static constexpr bool kPrefetchesBlocks = true;  // the same of block types
     using F = __m256;
     using I = __m256i;
     using B = __m256i;

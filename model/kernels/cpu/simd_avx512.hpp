@@ -17,8 +17,9 @@ struct SimdAvx512 {
     // 4-bit and int8 matrices: whether all lines of a group are prefetched at once, or each one before its products
     // (measured slower on AMD; kernels_amx.cpp has it otherwise).
     static constexpr bool kPrefetchesGroups = true;
-    using F = __m512;   // kLanes float32
-    using I = __m512i;  // kLanes int32
+    static constexpr bool kPrefetchesBlocks = true;  // the same of block types
+    using F = __m512;                                // kLanes float32
+    using I = __m512i;                               // kLanes int32
     using B = __m512i;  // 4 * kLanes bytes: four consecutive k for each lane
 
     static F zero() { return _mm512_setzero_ps(); }

@@ -18,6 +18,7 @@ struct SimdPortable {
     static constexpr int kBlocksMax = 1;
     static constexpr bool kSums16 = false;
     static constexpr bool kPrefetchesGroups = false;
+    static constexpr bool kPrefetchesBlocks = true;  // the same of block types
     struct F {
         float v[kLanes];
     };
