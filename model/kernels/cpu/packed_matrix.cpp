@@ -85,29 +85,27 @@ std::optional<std::int64_t> copy_blocks(const TensorView& source,
     return wrong;
 }
 
-/// Copies a tile of bfloat16: words of two inputs, side by side for the 16 lanes. Returns as copy_blocks().
-std::optional<std::int64_t> copy_bfloats(const TensorView& source,
-                                         const PackedMatrix& matrix,
-                                         int tile) {
-    constexpr std::size_t kWords = kGroup / 2;
-    constexpr std::uint32_t kExponents = 0x7F80'7F80U;
+/// Copies a tile of 16-bit numbers in units of one or two inputs, a unit of the 16 lanes side by side. `finite`: whether
+/// all numbers of a unit are. Returns as copy_blocks().
+template <class Unit, class Finite>
+std::optional<std::int64_t> copy_units(const TensorView& source,
+                                       const PackedMatrix& matrix,
+                                       int tile,
+                                       Finite finite) {
+    constexpr std::size_t kUnits = kGroup * sizeof(std::uint16_t) / sizeof(Unit);
     const int lanes = lanes_of(matrix, tile);
     const std::int64_t first_row = std::int64_t{tile} * kTileRows;
     std::optional<std::int64_t> wrong;
     for (int group = 0; group < matrix.groups(); ++group) {
         const int inputs = std::clamp(matrix.cols - group * kGroup, 0, kGroup);
-        std::array<std::array<std::uint32_t, kTileRows>, kWords> lines = {};
-        for (int lane = 0; lane < lanes; ++lane) {
-            std::array<std::uint32_t, kWords> words = {};
-            if (inputs > 0)
-                std::memcpy(words.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
-                            2 * static_cast<std::size_t>(inputs));
-            for (std::size_t w = 0; w < kWords; ++w) {
-                const std::uint32_t exponents = words[w] & kExponents;
-                const bool finite = (exponents & 0xFFFFU) != (kExponents & 0xFFFFU) &&
-                                    exponents >> 16 != kExponents >> 16;
-                if (!finite) wrong = first_row + lane;
-                lines[w][static_cast<std::size_t>(lane)] = words[w];
+        std::array<std::array<Unit, kTileRows>, kUnits> lines = {};
+        for (int lane = 0; lane < lanes && inputs > 0; ++lane) {
+            std::array<Unit, kUnits> row = {};
+            std::memcpy(row.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
+                        2 * static_cast<std::size_t>(inputs));
+            for (std::size_t u = 0; u < kUnits; ++u) {
+                if (!finite(row[u])) wrong = first_row + lane;
+                lines[u][static_cast<std::size_t>(lane)] = row[u];
             }
         }
         std::memcpy(tile_group(matrix, tile, group).codes, lines.data(), sizeof lines);
@@ -115,30 +113,11 @@ std::optional<std::int64_t> copy_bfloats(const TensorView& source,
     return wrong;
 }
 
-/// Copies a tile of float16, the 16 lanes of an input side by side. Returns as copy_blocks().
-std::optional<std::int64_t> copy_halves(const TensorView& source,
-                                        const PackedMatrix& matrix,
-                                        int tile) {
-    const int lanes = lanes_of(matrix, tile);
-    const std::int64_t first_row = std::int64_t{tile} * kTileRows;
-    std::optional<std::int64_t> wrong;
-    for (int group = 0; group < matrix.groups(); ++group) {
-        const int inputs = std::clamp(matrix.cols - group * kGroup, 0, kGroup);
-        std::array<std::array<std::uint16_t, kTileRows>, kGroup> lines = {};
-        for (int lane = 0; lane < lanes && inputs > 0; ++lane) {
-            std::array<std::uint16_t, kGroup> row = {};
-            std::memcpy(row.data(), source.row(first_row + lane) + std::ptrdiff_t{64} * group,
-                        2 * static_cast<std::size_t>(inputs));
-            bool finite = true;
-            for (std::size_t k = 0; k < kGroup; ++k) {
-                finite = finite && is_finite_half(row[k]);
-                lines[k][static_cast<std::size_t>(lane)] = row[k];
-            }
-            if (!finite) wrong = first_row + lane;
-        }
-        std::memcpy(tile_group(matrix, tile, group).codes, lines.data(), sizeof lines);
-    }
-    return wrong;
+/// Of both bfloat16 in a word.
+bool are_finite_bfloats(std::uint32_t pair) {
+    constexpr std::uint32_t kExponents = 0x7F80'7F80U;
+    const std::uint32_t exponents = pair & kExponents;
+    return (exponents & 0xFFFFU) != (kExponents & 0xFFFFU) && exponents >> 16 != kExponents >> 16;
 }
 
 /// Zeros everywhere, so that an unfilled lane contributes nothing.
@@ -226,8 +205,10 @@ void get_plain(PackedType type, const TileGroup& from, int lane, std::span<float
 std::optional<std::int64_t> copy_tile(const TensorView& source,
                                       const PackedMatrix& matrix,
                                       int tile) {
-    if (matrix.type == PackedType::BF16) return copy_bfloats(source, matrix, tile);
-    if (matrix.type == PackedType::F16) return copy_halves(source, matrix, tile);
+    if (matrix.type == PackedType::BF16)
+        return copy_units<std::uint32_t>(source, matrix, tile, are_finite_bfloats);
+    if (matrix.type == PackedType::F16)
+        return copy_units<std::uint16_t>(source, matrix, tile, is_finite_half);
     return copy_blocks(source, matrix, tile);
 }
 
