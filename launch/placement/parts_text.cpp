@@ -23,10 +23,11 @@ std::string draft_text(const DraftConfig& draft) {
     const std::string missing = draft.part_missing ? "no trained draft for this model: " : "";
     if (draft.skips()) {
         const bool first = draft.model == DraftModelKind::FirstLayers;
-        return (missing.empty() ? "no draft model: " : missing) + "the target's own " +
-               (first ? "first layers with its head" : "layers without some of them") +
-               "; slower than with one (--draft-model "
-               "FILE)\n";
+        const std::string own =
+            std::string{"the target's own "} +
+            (first ? "first layers with its head" : "layers without some of them");
+        if (missing.empty()) return "the draft is " + own + "\n";
+        return missing + own + "; slower than with one (--draft-model FILE)\n";
     }
     if (draft.computes()) return "";
     if (!missing.empty())

@@ -114,7 +114,7 @@ TEST_CASE("every method resolves without parts to what stood in before, and can 
     }
     const PipelineConfig set =
         config_of("source = \"first-layers\"\nsize = \"deep\"\nlayers = 1\n");
-    CHECK(contains(text_of(resolved(set, {}, target)), "no draft model: the target's own first"));
+    CHECK(contains(text_of(resolved(set, {}, target)), "the draft is the target's own first"));
 }
 
 TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its layer has first") {
