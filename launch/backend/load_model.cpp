@@ -12,6 +12,7 @@
 #include "launch/backend/model_use.hpp"
 #include "launch/backend/packed_cache.hpp"
 #include "launch/backend/parts_search.hpp"
+#include "launch/backend/stored_types.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/shapes.hpp"
 #include "model/weights/lora.hpp"
@@ -109,14 +110,9 @@ KvType kv_type(const ModelOptions& options, const Device& device) {
 
 std::string dtype_in_memory(const ModelFile& file, const std::string& dtype, const Device& device) {
     if (dtype != name(Dtype::Auto)) return dtype;
-    const bool floats = all_floats(file, Dtype::Auto);
-    std::map<std::string_view, std::int64_t> weights;  // of each type in memory
-    for (const TensorView& tensor : file.tensors()) {
-        const PackedType on_cpu = packed_type(tensor, Dtype::Auto, MatrixUse::Layer);
-        const PackedType packed = device.gpu ? gpu_type(on_cpu, floats) : on_cpu;
-        const bool q4 = packed == PackedType::Q4 || packed == PackedType::Q4Sym;
-        weights[q4 ? name(Dtype::Q4) : name(packed)] += tensor.rows * tensor.cols;
-    }
+    std::map<std::string_view, std::uint64_t> weights;  // of each type in memory
+    for (const StoredUse& use : stored_uses(file, Dtype::Auto, device))
+        weights[name(use.packed)] += use.parameters;
     const auto most =
         std::max_element(weights.begin(), weights.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; });

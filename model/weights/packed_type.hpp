@@ -27,8 +27,8 @@ namespace paceline {
 enum class StoredType : std::uint8_t;  // tensor.hpp
 
 /// Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. F16 is a CPU's alone (gpu_type() in
-/// model/cpu/cpu_options.hpp). The others from Q5_0 on are block
-/// types: each keeps blocks of the stored type of its name exactly, and can be made of no other type.
+/// model/cpu/cpu_options.hpp). The types from Q5_0 on are block types: each keeps blocks of the stored type of its name
+/// exactly, and can be made of no other type.
 enum class PackedType : std::uint8_t {
     F32,
     BF16,

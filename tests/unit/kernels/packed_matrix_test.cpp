@@ -117,6 +117,24 @@ TEST_CASE("float32 survives packing to f32 bit by bit and to bf16 to nearest eve
     }
 }
 
+/// Whether the numbers of `stored` lie in their tiles at byte `place(row, k)`, and zeros where there is no row or column.
+template <class Place>
+bool lie_at(const PackedMatrix& matrix, const std::vector<std::uint16_t>& stored, Place place) {
+    bool equal = true;
+    for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
+        const std::byte* tile =
+            matrix.data + static_cast<std::size_t>(row / kTileRows) * matrix.tile_bytes();
+        for (int k = 0; k < matrix.groups() * kGroup; ++k) {
+            std::uint16_t bits = 0;
+            std::memcpy(&bits, tile + place(row, k), sizeof bits);
+            const bool inside = row < matrix.rows && k < matrix.cols;
+            const auto at = static_cast<std::size_t>(row * matrix.cols + k);
+            equal = equal && bits == (inside ? stored[at] : 0);
+        }
+    }
+    return equal;
+}
+
 TEST_CASE("stored bfloat16 is packed as it is, with zeros where a tile has no row or column") {
     std::mt19937 rng{5};
     for (const int cols : {1, 31, 33, 70, 128}) {
@@ -132,21 +150,10 @@ TEST_CASE("stored bfloat16 is packed as it is, with zeros where a tile has no ro
             std::vector<std::byte> data(matrix.bytes(), std::byte{0xFF});
             matrix.data = data.data();
             CHECK_FALSE(pack_tiles(view, matrix, 0, matrix.tiles(), {}).has_value());
-            // Tile, pair of inputs, lane, input: the drawing of packed_matrix.hpp.
-            bool equal = true;
-            for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
-                for (int k = 0; k < matrix.groups() * kGroup; ++k) {
-                    const auto at =
-                        static_cast<std::size_t>(row / kTileRows) * matrix.tile_bytes() +
-                        static_cast<std::size_t>(k / 2 * 64 + row % kTileRows * 4 + k % 2 * 2);
-                    std::uint16_t bits = 0;
-                    std::memcpy(&bits, data.data() + at, sizeof bits);
-                    const bool inside = row < rows && k < cols;
-                    equal = equal &&
-                            bits == (inside ? stored[static_cast<std::size_t>(row * cols + k)] : 0);
-                }
-            }
-            CHECK(equal);
+            // Pair of inputs, lane, input: the drawing of packed_matrix.hpp.
+            CHECK(lie_at(matrix, stored, [](int row, int k) {
+                return k / 2 * 64 + row % kTileRows * 4 + k % 2 * 2;
+            }));
         }
     }
 }
@@ -192,19 +199,7 @@ TEST_CASE("packed float16 has an input's 16 outputs side by side, and zeros beyo
     std::vector<std::byte> data(matrix.bytes(), std::byte{0xFF});
     matrix.data = data.data();
     CHECK_FALSE(pack_tiles(view, matrix, 0, matrix.tiles(), {}).has_value());
-    bool equal = true;
-    for (int row = 0; row < matrix.tiles() * kTileRows; ++row) {
-        for (int k = 0; k < matrix.groups() * kGroup; ++k) {
-            const auto at = static_cast<std::size_t>(row / kTileRows) * matrix.tile_bytes() +
-                            static_cast<std::size_t>(k * 32 + row % kTileRows * 2);
-            std::uint16_t bits = 0;
-            std::memcpy(&bits, data.data() + at, sizeof bits);
-            const bool inside = row < kRows && k < kCols;
-            equal =
-                equal && bits == (inside ? stored[static_cast<std::size_t>(row * kCols + k)] : 0);
-        }
-    }
-    CHECK(equal);
+    CHECK(lie_at(matrix, stored, [](int row, int k) { return k * 32 + row % kTileRows * 2; }));
 }
 
 TEST_CASE(
