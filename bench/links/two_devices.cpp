@@ -1,5 +1,5 @@
 // Of bench_links_emulated: there are two devices, before main().
-#include "ipc/device/emulated/emulation.hpp"
+#include "tests/emulated/driver/emulation.hpp"
 
 namespace {
 

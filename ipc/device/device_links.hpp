@@ -1,6 +1,6 @@
 // The device of a process for its channels, and what links a device can have.
 //
-// A program links one platform with this subfolder: CUDA's libraries, the emulated ones, or none
+// A program links one platform with this subfolder: CUDA's libraries, or none
 // (driver.hpp, nccl.hpp). Drivers and libraries are loaded at run time, and NCCL only for the first
 // link that asks for it.
 //

@@ -1,8 +1,8 @@
 // Driver: what links need of one device: memory that other processes can map, streams, events.
 //
 // A table of CUDA driver functions. Implementations: driver_cuda.cpp on libcuda.so.1, loaded at run
-// time; emulated/driver_emulated.cpp on host memory; driver_none.cpp, whose functions return Unsupported. A
-// program links one of them. Addresses are valid for the CUDA runtime too: the context is the
+// time; driver_none.cpp, whose functions return Unsupported. A program links one implementation; tests
+// have another one. Addresses are valid for the CUDA runtime too: the context is the
 // device's primary one.
 //
 // Memory is made in steps, as the driver does it: create (or import), reserve, map, allow_access. It

@@ -1,7 +1,7 @@
 // Nccl: the functions of NCCL that links use, in their order and with their rules.
 //
-// Implementations: nccl_library.cpp loads libnccl.so.2 at run time, emulated/nccl_emulated.cpp keeps
-// the rules between processes without a GPU; nccl_none.cpp has none. A program links one of them.
+// Implementations: nccl_library.cpp loads libnccl.so.2 at run time; nccl_none.cpp has none. A program
+// links one implementation; tests have another one.
 //
 // Communicators are non-blocking: after init(), send(), receive() and revoke() nothing may be called
 // for the communicator but state(), until that says Success, and nothing may be put into the stream;

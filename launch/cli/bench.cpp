@@ -7,18 +7,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/gpu_check.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/cli/bench_cases.hpp"
+#include "launch/cli/bench_report.hpp"
+#include "launch/load/gpu_check.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/bench_cases.hpp"
-#include "launch/tools/bench_report.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
 

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/hub_cache.hpp"
 #include "launch/base/interrupt.hpp"
@@ -19,6 +17,8 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
 #include "model/weights/convert.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"

@@ -10,19 +10,19 @@
 #include <utility>
 
 #include "actors/decoding/answer_batches.hpp"
-#include "launch/backend/gpu_check.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/interrupt.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/print.hpp"
 #include "launch/base/report.hpp"
+#include "launch/cli/generate_progress.hpp"
+#include "launch/cli/generate_shards.hpp"
+#include "launch/load/gpu_check.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/prompt_sets.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/check_compare.hpp"
-#include "launch/tools/check_prompts.hpp"
-#include "launch/tools/generate_progress.hpp"
-#include "launch/tools/generate_shards.hpp"
+#include "launch/session/answer_compare.hpp"
 
 namespace paceline {
 namespace {

@@ -7,16 +7,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
-#include "launch/backend/model_use.hpp"
-#include "launch/backend/parts_search.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
+#include "launch/load/model_use.hpp"
+#include "launch/load/parts_search.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/method_fit.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"

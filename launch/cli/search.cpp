@@ -7,16 +7,16 @@
 #include <optional>
 
 #include "actors/self_draft/skip_search.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/prompt_sets.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/check_prompts.hpp"
 
 namespace paceline {
 namespace {

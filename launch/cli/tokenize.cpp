@@ -7,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/model_use.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/model_use.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/model_file.hpp"
 

@@ -5,8 +5,7 @@
 // rows come with it. Nothing that promises equal tokens may use it.
 //
 // The library is looked for when it is first asked for, not linked: the program starts without it.
-// Two implementations like those of runtime.hpp: blas_cuda.cu, and emulated/blas_emulated.cpp, loops
-// in another order of sums than the kernels have.
+// Implementation: blas_cuda.cu.
 //
 // Errors: DeviceError naming call, file, line, device. Threads: an object is used by one at a time.
 // C++17.

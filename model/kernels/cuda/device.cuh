@@ -1,10 +1,8 @@
-// What a kernel may use of a device, on a real one and on the emulated one.
+// What a kernel may use of a device: thread numbers, shared memory, barriers, shuffles, tensor-core
+// products, asynchronous copies. Every kernel of this folder is written against this header alone.
 //
-// Every kernel of this folder is written against this header alone: thread numbers, shared memory,
-// barriers, shuffles, tensor-core products, asynchronous copies. nvcc gets the instructions
-// (device_nvcc.cuh); a host compiler with PACELINE_EMULATED_DEVICE gets functions that do the same
-// between fibers of one thread (emulated/), so that the very source that runs on a GPU is tested
-// where there is none. What emulation cannot show is speed, and the bits of a tensor-core sum.
+// nvcc gets the instructions (device_nvcc.cuh). A build for another device names the header with its
+// functions in PACELINE_DEVICE_HEADER, as the tests do for a device without a GPU.
 //
 // Rules for kernels: one argument, a plain struct; shared memory only through shared_memory();
 // every thread of a block reaches every sync_block(), every lane of a warp every warp operation;
@@ -15,8 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef PACELINE_EMULATED_DEVICE
-#include "model/kernels/cuda/emulated/device_emulated.hpp"
+#ifdef PACELINE_DEVICE_HEADER
+#include PACELINE_DEVICE_HEADER
 #else
 #include "model/kernels/cuda/device_nvcc.cuh"
 #endif

@@ -15,7 +15,7 @@ struct CudaDevice {
     int capability_minor = 0;
     std::uint64_t memory_bytes = 0;
     bool runs_our_code = false;   // a kernel of this build ran on it and gave the right answer
-    std::string pci_place = {};   // "0000:3b:00.0"; empty: on no bus (the emulated device)
+    std::string pci_place = {};   // "0000:3b:00.0"; empty: on no bus (no real device)
     std::vector<int> peers = {};  // devices whose memory this one can reach
 };
 

@@ -1,6 +1,5 @@
-# The kernels and what belongs to them, in one place: built by nvcc for a GPU (paceline_cuda) and by
-# the host's compiler for the emulated device (paceline_cuda_emulated). Paths are relative to this
-# folder. A .cu file is C++17 for nvcc; a .cpp file is compiled by the host's compiler in both.
+# The kernels and what belongs to them, in one place: built by nvcc for a GPU (paceline_cuda), and by the
+# host's compiler for a device of the tests. Paths are relative to this folder. A .cu file is C++17 for nvcc; a .cpp file is compiled by the host's compiler in both.
 set(PACELINE_KERNEL_SOURCES
     attention.cu
     copy.cu

@@ -2,7 +2,8 @@
 //
 //     launch(stream, {.blocks_x = 12, .threads = 256, .shared_bytes = 8192}, kernel<...>, args);
 //
-// Throws DeviceError naming the kernel if the device refuses it.
+// Throws DeviceError naming the kernel if the device refuses it. A build for another device names the
+// header with its launch() in PACELINE_LAUNCH_HEADER.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct LaunchShape {
 
 }  // namespace paceline::cuda
 
-#ifdef PACELINE_EMULATED_DEVICE
-#include "model/kernels/cuda/emulated/launch_emulated.hpp"
+#ifdef PACELINE_LAUNCH_HEADER
+#include PACELINE_LAUNCH_HEADER
 #else
 #include "model/kernels/cuda/launch_nvcc.cuh"
 #endif

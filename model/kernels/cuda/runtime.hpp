@@ -1,8 +1,7 @@
 // What the host does with a device: memory, copies, streams, events, graphs.
 //
-// RAII for all of it. Two implementations of this header: runtime_cuda.cu on the CUDA runtime, and
-// emulated/runtime_emulated.cpp, where a device is host memory and a stream does everything at
-// once (or, where a test asks, step by step); a program links one of them. Kernels are launched with launch.cuh.
+// RAII for all of it. Implementation: runtime_cuda.cu, on the CUDA runtime. A program links one
+// implementation; tests have another one. Kernels are launched with launch.cuh.
 //
 // Errors: what may fail for lack of something (a device, memory) returns Result. Anything else
 // that fails means that the device or this program is broken, and CUDA gives no way back from

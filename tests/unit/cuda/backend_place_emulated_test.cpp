@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "ipc/base/emulated_memory.hpp"
-#include "model/kernels/cuda/emulated/order.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
+#include "tests/emulated/cuda/emulated_memory.hpp"
+#include "tests/emulated/cuda/order.hpp"
 #include "tests/unit/backend/place_suite.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"

@@ -7,8 +7,8 @@
 
 #ifdef PACELINE_EMULATED_DEVICE
 #include "model/kernels/cuda/device.cuh"
-#include "model/kernels/cuda/emulated/order.hpp"
 #include "model/kernels/cuda/launch.cuh"
+#include "tests/emulated/cuda/order.hpp"
 #endif
 #include "model/kernels/cuda/runtime.hpp"
 #include "tests/unit/cuda/device_arrays.hpp"

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #ifdef PACELINE_EMULATED_DEVICE
-#include "model/kernels/cuda/emulated/order.hpp"
+#include "tests/emulated/cuda/order.hpp"
 #endif
 #include "tests/unit/cuda/gemm_fixture.hpp"
 

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #ifdef PACELINE_EMULATED_DEVICE
-#include "model/kernels/cuda/emulated/order.hpp"
+#include "tests/emulated/cuda/order.hpp"
 #endif
 #include "model/kernels/cuda/rows.hpp"
 #include "tests/unit/cuda/gemm_fixture.hpp"

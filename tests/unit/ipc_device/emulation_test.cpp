@@ -1,5 +1,5 @@
 // The emulation itself: it detects each misuse that would hang or crash the real NCCL or driver.
-#include "ipc/device/emulated/emulation.hpp"
+#include "tests/emulated/driver/emulation.hpp"
 
 #include <chrono>
 #include <fcntl.h>

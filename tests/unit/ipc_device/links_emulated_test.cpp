@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/device/emulated/emulation.hpp"
+#include "tests/emulated/driver/emulation.hpp"
 
 #include "link_fixture.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/device/emulated/emulation.hpp"
+#include "tests/emulated/driver/emulation.hpp"
 
 #include "peer_process.hpp"
 

@@ -6,9 +6,9 @@
 #include <doctest/doctest.h>
 
 #include "ipc/device/device_memory.hpp"
-#include "ipc/device/emulated/emulation.hpp"
-#include "model/kernels/cuda/emulated/order.hpp"
 #include "model/kernels/cuda/runtime.hpp"
+#include "tests/emulated/cuda/order.hpp"
+#include "tests/emulated/driver/emulation.hpp"
 
 using namespace paceline;
 

@@ -259,9 +259,7 @@ void launch_square(Stream& stream, const GemmArgs& args, int rows) {
 }  // namespace
 
 bool has_wgmma(const DeviceInfo& device) {
-#ifdef PACELINE_EMULATED_DEVICE
-    return device.capability >= 0;  // whatever it says it is
-#elif defined(PACELINE_CODE_OF_90A)
+#ifdef PACELINE_CODE_OF_90A
     return device.capability == 90;
 #else
     (void)device;

@@ -1,0 +1,122 @@
+#include "launch/check/report.hpp"
+
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/protocol/counters.hpp"
+#include "launch/base/print.hpp"
+#include "model/weights/message_text.hpp"
+
+namespace paceline {
+namespace {
+
+std::string verdict_on(const CheckResult& result, std::size_t prompt) {
+    const CheckedAnswer& answer = result.answers[prompt];
+    if (!answer.error.empty()) return "no answer: " + answer.error;
+    return difference_text(answer.ids, result.plain[prompt].ids);
+}
+
+std::uint32_t replays_of(const CheckResult& result) {
+    std::uint32_t replays = 0;
+    for (const CheckedAnswer& answer : result.answers) replays += answer.figures.replays;
+    return replays;
+}
+
+std::size_t differing(const CheckResult& result) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < result.answers.size(); ++i) count += result.equal(i) ? 0 : 1;
+    return count;
+}
+
+double percent_of(std::uint64_t part, std::uint64_t whole) {
+    return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+std::string line(const char* what, const std::string& value) {
+    char text[160];
+    std::snprintf(text, sizeof text, "%-26s %s\n", what, value.c_str());
+    return text;
+}
+
+std::string summary(const CheckResult& result) {
+    const PipelineFigures& figures = result.figures;
+    const auto count = [&figures](Counter counter) {
+        return static_cast<unsigned long long>(figures.counter(counter));
+    };
+    const std::size_t wrong = differing(result);
+    std::string text =
+        line("equality", wrong == 0
+                             ? print("all %zu answers equal plain decoding", result.answers.size())
+                             : print("%zu of %zu answers DIFFER", wrong, result.answers.size()));
+    text += line("faults", print("%d kills, %d stalls", result.kills, result.stalls));
+    text += line("recoveries", print("%llu restarts, %u answers begun anew",
+                                     count(Counter::Restarts), replays_of(result)));
+    text += line(
+        "tokens/s",
+        print("%.2f, plain decoding %.2f (%.2f times)", result.pipeline_rate, result.plain_rate,
+              result.plain_rate > 0 ? result.pipeline_rate / result.plain_rate : 0.0));
+    text += line("overlap", print("draft and target both busy %.1f %% of the time",
+                                  100 * result.overlap.both));
+    const std::uint64_t proposed = count(counters::kTokensProposed);
+    const std::uint64_t accepted = count(counters::kTokensAccepted);
+    text += line("candidates",
+                 print("%llu of %llu accepted (%.1f %%)", static_cast<unsigned long long>(accepted),
+                       static_cast<unsigned long long>(proposed), percent_of(accepted, proposed)));
+    return text;
+}
+
+}  // namespace
+
+std::string check_table(const CheckResult& result, const CheckTask& task) {
+    std::string text =
+        print("%-24s %7s %10s %10s  %s\n", "prompt", "tokens", "tokens/s", "plain", "text");
+    for (std::size_t i = 0; i < result.answers.size(); ++i) {
+        const CheckedAnswer& answer = result.answers[i];
+        const bool loops = first_loop(result.plain[i].ids).has_value();
+        text += print("%-24.24s %7zu %10.2f %10.2f  ", visible(task.prompts[i].id, 21).c_str(),
+                      answer.ids.size(), answer.rate, result.plain[i].rate);
+        text += verdict_on(result, i);
+        if (answer.figures.replays > 0)
+            text += print(", begun anew %u times", answer.figures.replays);
+        text += loops ? ", repeats itself\n" : "\n";
+    }
+    PipelineFigures figures = result.figures;
+    figures.rate = 0.0;  // the summary has it
+    return text + "\n" + summary(result) + "\n" + figures_table(figures);
+}
+
+nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
+    nlohmann::json prompts = nlohmann::json::array();
+    for (std::size_t i = 0; i < result.answers.size(); ++i) {
+        const CheckedAnswer& answer = result.answers[i];
+        nlohmann::json row{{"id", task.prompts[i].id},
+                           {"equal", result.equal(i)},
+                           {"tokens", answer.ids.size()},
+                           {"tokens_per_second", answer.rate},
+                           {"plain_tokens_per_second", result.plain[i].rate},
+                           {"replays", answer.figures.replays},
+                           {"batches", answer.figures.verdicts.batches},
+                           {"loops", first_loop(result.plain[i].ids).has_value()}};
+        if (!answer.error.empty()) row["error"] = answer.error;
+        const auto place = first_difference(answer.ids, result.plain[i].ids);
+        if (place) row["first_difference"] = *place;
+        prompts.push_back(std::move(row));
+    }
+    return {{"equal", result.all_equal()},
+            {"differing", differing(result)},
+            {"kills", result.kills},
+            {"stalls", result.stalls},
+            {"replays", replays_of(result)},
+            {"tokens_per_second", result.pipeline_rate},
+            {"plain_tokens_per_second", result.plain_rate},
+            {"overlap",
+             {{"seconds", result.overlap.seconds},
+              {"draft", result.overlap.draft},
+              {"target", result.overlap.target},
+              {"both", result.overlap.both}}},
+            {"figures", to_json(result.figures)},
+            {"prompts", std::move(prompts)}};
+}
+
+}  // namespace paceline
