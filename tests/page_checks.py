@@ -1,6 +1,6 @@
 """Checks that the pages agree with the tree: files, functions, methods, data. Used by tests/lint.
 
-Checked in README.md and docs/*.md:
+Checked in every .md file outside of fixtures:
 
     path                  `actors/target/dispatcher.cpp`, `bench/results/`: a file or a folder
     stem                  `actors/target/dispatcher`: at least one file of that name, any suffix
@@ -10,6 +10,7 @@ Checked in README.md and docs/*.md:
     [text](target)        a file beside the page
     ```cpp path           a block that shows a file: it equals the file
 
+Every chart (a .svg file) is shown by a page or README and is what `bench/charts.py` draws from its table.
 Every method in configs/ has a section in docs/methods.md, and every bench/results/*.tsv names its command,
 commit, date and machine, has rows of equal length and stands in the README beside it.
 
@@ -18,6 +19,8 @@ builds make (build/) are not checked. Names with placeholders (`*`, `<`) are lef
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 PATH = r"(?:[\w.+-]+/)+[\w.+-]*"
@@ -118,11 +121,30 @@ def check_results(root: Path) -> list[str]:
     return found
 
 
+def check_charts(root: Path, files: list[Path]) -> list[str]:
+    """Charts that no page shows, and those that differ from what `bench/charts.py` draws."""
+    shown = {(page.parent / target).resolve() for page in files if page.suffix == ".md"
+             for target in LINK.findall(page.read_text(errors="replace")) if target.endswith(".svg")}
+    found = [f"{file.relative_to(root)}:1: no page shows this chart"
+             for file in files if file.suffix == ".svg" and file.resolve() not in shown]
+    pictures = root / "docs/pictures"
+    found += [f"{file.relative_to(root)}:1: charts lie in docs/pictures, where bench/charts.py draws them"
+              for file in files if file.suffix == ".svg" and file.parent != pictures]
+    script = root / "bench/charts.py"
+    if script.is_file():
+        run = subprocess.run([sys.executable, "-B", str(script), "--check"], capture_output=True, text=True,
+                             check=False)
+        found += run.stdout.splitlines()
+        if run.returncode not in (0, 1) or run.stderr:
+            found.append(f"bench/charts.py:1: --check failed: {run.stderr.strip()[-300:]}")
+    return found
+
+
 def check_pages(root: Path, files: list[Path]) -> list[str]:
     """All findings; `files` are the files of the tree."""
     names = [file.relative_to(root) for file in files]
     folders = sorted({name.parts[0] for name in names if len(name.parts) > 1})
     pages = [name for name in names
-             if str(name) == "README.md" or (name.parent == Path("docs") and name.suffix == ".md")]
+             if name.suffix == ".md" and "fixtures" not in name.parts]
     found = [finding for page in pages for finding in check_page(root, root / page, folders)]
-    return found + check_methods(root) + check_results(root)
+    return found + check_methods(root) + check_results(root) + check_charts(root, files)

@@ -83,6 +83,34 @@ class PageChecks(unittest.TestCase):
                                              "bench/results/bad.tsv:1: rows of different length",
                                              "bench/results/README.md:1: does not name bad.tsv"])
 
+    def chart_findings(self, page_text, charts, script=""):
+        """The findings of a page beside charts {name below docs/: text}."""
+        files = []
+        for name, text in {"page.md": page_text, **charts}.items():
+            files.append(self.root / "docs" / name)
+            files[-1].parent.mkdir(exist_ok=True)
+            files[-1].write_text(text)
+        if script:
+            (self.root / "bench").mkdir()
+            (self.root / "bench/charts.py").write_text(script)
+        return check_pages(self.root, files)
+
+    def test_a_chart_that_no_page_shows_is_found(self):
+        charts = {"pictures/shown.svg": "<svg/>", "pictures/lost.svg": "<svg/>"}
+        self.assertEqual(self.chart_findings("![one](pictures/shown.svg)", charts),
+                         ["docs/pictures/lost.svg:1: no page shows this chart"])
+
+    def test_a_chart_outside_of_the_folder_of_charts_is_found(self):
+        self.assertEqual(self.chart_findings("![one](loose.svg)", {"loose.svg": "<svg/>"}),
+                         ["docs/loose.svg:1: charts lie in docs/pictures, where bench/charts.py draws them"])
+
+    def test_findings_and_failures_of_the_command_that_draws_charts_are_reported(self):
+        shown = ("![one](pictures/one.svg)", {"pictures/one.svg": "<svg/>"})
+        self.assertEqual(self.chart_findings(*shown, "import sys\nprint('one.svg:1: differs')\nsys.exit(1)\n"),
+                         ["one.svg:1: differs"])
+        (self.root / "bench/charts.py").write_text("raise SystemExit('no table')")
+        self.assertEqual(self.chart_findings(*shown), ["bench/charts.py:1: --check failed: no table"])
+
     def test_words_outside_of_the_tree_are_no_references(self):
         for text in ("build/release/paceline", "/proc/self/exe", "input/output", "`actors/*.hpp`",
                      "~/actors/deep/gone"):
