@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A stretch of a trace (paceline run --trace, simulate --trace) as a time line: a row per stage, a box per
-job, a line from each proposal to the verdict about its root.
+"""A stretch of a trace (paceline run --trace, simulate --trace) as a time line: a row per stage, a
+box per job, a line from each proposal to the verdict about its root.
 
     bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o line.svg    # a picture
-    bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o line.tsv    # its numbers, which bench/charts.py draws
+    bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o line.tsv    # for bench/charts.py
 
 Without --from-ms it begins with the second verdict. Python's standard library only.
 """
@@ -70,11 +70,21 @@ def records_of(events, names, begin, length):
     def stage(event):
         return str(names.get(event["pid"], event["pid"]))
 
-    found = [(kind, stage(event), "-", ms(event["ts"]), ms(event["ts"] + event["dur"]),
-              str(event.get("args", {}).get("rows", "-")))
-             for kind, event in jobs_of(events, begin, end)]
-    found += [("proposal", stage(start), stage(finish), ms(start["ts"]), ms(finish["ts"]), "-")
-              for start, finish in proposals_of(events, begin, end)]
+    found = [
+        (
+            kind,
+            stage(event),
+            "-",
+            ms(event["ts"]),
+            ms(event["ts"] + event["dur"]),
+            str(event.get("args", {}).get("rows", "-")),
+        )
+        for kind, event in jobs_of(events, begin, end)
+    ]
+    found += [
+        ("proposal", stage(start), stage(finish), ms(start["ts"]), ms(finish["ts"]), "-")
+        for start, finish in proposals_of(events, begin, end)
+    ]
     return [dict(zip(COLUMNS, record)) for record in found]
 
 
@@ -84,8 +94,10 @@ def legend():
         out.append(f'<rect x="{LEFT + 90 * index}" y="12" width="14" height="14" fill="{colour}"/>')
         out.append(words(LEFT + 90 * index + 20, 24, name))
     left = LEFT + 90 * len(JOBS)
-    return out + [line(left, 19, left + 14, 19, "axis"),
-                  words(left + 20, 24, "from a proposal to the verdict about its root")]
+    return out + [
+        line(left, 19, left + 14, 19, "axis"),
+        words(left + 20, 24, "from a proposal to the verdict about its root"),
+    ]
 
 
 def draw(records):
@@ -107,14 +119,26 @@ def draw(records):
             edge = BOX / 2 if to > y else -BOX / 2
             body.append(line(left, y + edge, right, to - edge, "axis"))
             continue
-        body.append(f'<rect x="{number(left)}" y="{number(y - BOX / 2)}" width="{number(right - left)}" '
-                    f'height="{BOX}" fill="{JOBS[record["kind"]]}"/>')
+        body.append(
+            f'<rect x="{number(left)}" y="{number(y - BOX / 2)}" width="{number(right - left)}" '
+            f'height="{BOX}" fill="{JOBS[record["kind"]]}"/>'
+        )
         if record["rows"] != "-" and right - left > LABEL_WIDTH:
-            body.append(words((left + right) / 2, y + 4, record["rows"],
-                              ' text-anchor="middle" style="fill:#fff"'))
+            body.append(
+                words(
+                    (left + right) / 2,
+                    y + 4,
+                    record["rows"],
+                    ' text-anchor="middle" style="fill:#fff"',
+                )
+            )
     bottom = TOP + ROW * len(stages) - 8
     for tick in range(11):
-        body.append(words(LEFT + WIDTH * tick / 10, bottom, f"{length * tick / 10:g}", ' text-anchor="middle"'))
+        body.append(
+            words(
+                LEFT + WIDTH * tick / 10, bottom, f"{length * tick / 10:g}", ' text-anchor="middle"'
+            )
+        )
     body.append(words(8, bottom, "milliseconds"))
     return document(LEFT + WIDTH + 20, bottom + 12, body)
 
