@@ -1,7 +1,7 @@
 """Small SVG charts: panels with lines or points, a legend below. Python's standard library only.
 
 The same data give the same bytes. Series differ in colour and in marker. The colours have a
-contrast of at least 3 to white and to black; background, text and grid follow the reader's colour scheme.
+contrast of at least 3 to white and to black; background, text and grid follow the colour scheme.
 """
 
 import math
