@@ -3,13 +3,12 @@
 
     bench/depths.py --draft two.safetensors --draft four.safetensors ...
                     --humaneval HumanEval.jsonl.gz --mt-bench mt_bench_question.jsonl
-                    --gsm8k gsm8k-heldout.jsonl [--first 6] [-n 96] [--picture FILE.svg]
+                    --gsm8k gsm8k-heldout.jsonl [--first 6] [-n 96]
 
 For each part file: its layers, bytes, the time of a pass on one otherwise idle core (a
 draft token of a chain), and how many tokens a batch commits with chains of 8 guesses, greedily, the
-target's own included, without texts that loop. The picture has the time on its x axis and a line for
-each set of prompts. Real models and actors in simulated time, as bench/parts.py has them: only the
-pass is timed.
+target's own included, without texts that loop. Real models and actors in simulated time, as
+bench/parts.py has them: only the pass is timed. bench/charts.py draws draft-depths.tsv.
 """
 
 import argparse
@@ -36,7 +35,6 @@ def options_of():
                         type=pathlib.Path)
     parser.add_argument("--model", default=str(parts.CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("-n", type=int, default=96, help="most tokens of an answer")
-    parser.add_argument("--picture", type=pathlib.Path, help="write an SVG to this file")
     options = parser.parse_args()
     options.check = False
     options.target = json.loads(parts.call([options.paceline, "inspect", options.model,
@@ -80,12 +78,6 @@ def main():
         cells = " | ".join(f"{lengths[name]:.2f}" for name in sets)
         print(f"| {draft.stem} | {parts.metadata_of(draft)['layers']} | {draft.stat().st_size} | "
               f"{1000 * seconds:.3f} | {cells} |")
-    if options.picture:
-        import chart  # needs Matplotlib
-        lines = {name: sorted((round(1000 * seconds, 2), lengths[name]) for _, seconds, lengths in found)
-                 for name in sets}
-        options.picture.write_text(chart.line_chart(
-            "Drafts of several depths", "a pass, ms", "tokens a batch", lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

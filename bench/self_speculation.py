@@ -6,7 +6,6 @@
     bench/self_speculation.py times --out times.tsv ...the same prompts... [--rounds 3]
     bench/self_speculation.py auto-off --costs costs.tsv --out auto-off.tsv ...the same prompts... -n 256
     bench/self_speculation.py sets --folder bench/results ...the same prompts...
-    bench/self_speculation.py plots --folder bench/results
 
 counts    what does not depend on the machine: M, the tokens of a target forward; alpha, the accepted share
           of the drafted tokens; layer-rows, the layers that rows went through (drafts, verification and
@@ -23,10 +22,9 @@ auto-off  what auto_off costs: the rows of timed() in simulated time, each answe
           matters. lost: time over plain decoding's, in tokens of plain decoding
 sets      which sub-layers the model does without: CLaSp's programme, uniform sets and SWIFT's search on
           texts that are decoded once (bench/skip_sets), as skip-sets-*.tsv
-plots     draws these tables, and self-speculation-counts.tsv, as SVG (Matplotlib)
 
 --temp and --top-p draw instead of decoding greedily. --lora FILE is handed to the program: a target that
-was trained to exit early. --quick: four cases, one prompt, 24 tokens.
+was trained to exit early. bench/charts.py draws the tables as charts. --quick: four cases, one prompt, 24 tokens.
 """
 
 import argparse
@@ -296,14 +294,9 @@ def sets(options):
                 (options.folder / f"skip-sets-{study}.tsv").write_text("\n".join(lines) + "\n")
 
 
-def plots(options):
-    import self_speculation_plots  # needs Matplotlib
-    self_speculation_plots.draw(options.folder)
-
-
 def options_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("counts", "times", "auto-off", "sets", "plots"))
+    parser.add_argument("what", choices=("counts", "times", "auto-off", "sets"))
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
@@ -311,7 +304,7 @@ def options_of():
     parser.add_argument("--costs", help="counts, auto-off: a cost table of the model (paceline simulate --measure-costs)")
     parser.add_argument("--out", type=pathlib.Path, help="the table (TSV)")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "bench/results",
-                        help="sets and plots: where the tables and the pictures are")
+                        help="sets: where the tables are written")
     parser.add_argument("--skip-sets", type=pathlib.Path, help="sets: the program",
                         default=ROOT / "build/release/bench/skip_sets/paceline_skip_sets")
     parser.add_argument("--sections", default="", help="counts: only these, comma-separated")
@@ -342,7 +335,7 @@ def options_of():
 
 def main():
     options = options_of()
-    {"counts": counts, "times": times, "auto-off": auto_off, "sets": sets, "plots": plots}[options.what](options)
+    {"counts": counts, "times": times, "auto-off": auto_off, "sets": sets}[options.what](options)
 
 
 if __name__ == "__main__":

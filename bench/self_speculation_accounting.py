@@ -2,7 +2,7 @@
 """What large models gain from drafting without a second model: the papers' own M and alpha in simulated time.
 
     bench/self_speculation_accounting.py --out bench/results/self-speculation-accounting.tsv
-        [--picture FILE.svg] [--paceline PROGRAM] [--papers SWIFT,CLaSp,AdaSPEED] [-n 30000]
+        [--paceline PROGRAM] [--papers SWIFT,CLaSp,AdaSPEED] [-n 30000]
 
 The actors and the drafts are the real ones (`paceline simulate`); the text is an oracle's, whose drafts are right and
 whose probabilities tell right from wrong as often as it takes to reproduce M (tokens per verification) and alpha
@@ -218,31 +218,9 @@ def write(options, records):
     pathlib.Path(options.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def draw(path, records):
-    import chart  # needs Matplotlib
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.8))
-    axes = figure.add_subplot()
-    ends = [0.7, 1.8]
-    axes.fill_between(ends, [0.9 * x for x in ends], [1.1 * x for x in ends], color="#eeeeee", label="10 %")
-    axes.plot(ends, ends, color="#aaaaaa", linewidth=1)
-    of_plain = [record for record in records if record["over"] == "plain"]
-    groups = list(dict.fromkeys((record["paper"], record["model"]) for record in of_plain))
-    for number, group in enumerate(groups):
-        points = [(record["paper_gain"], record["simulated"]) for record in of_plain
-                  if (record["paper"], record["model"]) == group]
-        axes.scatter(*zip(*points), s=22, color=chart.COLOURS[number % len(chart.COLOURS)],
-                     marker="os^D"[number // len(chart.COLOURS)], label=", ".join(group))
-    axes.set(title="Speed-up over plain decoding", xlabel="paper", ylabel="simulated", xlim=ends, ylim=ends)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    pathlib.Path(path).write_text(chart.svg_of(figure), encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--picture", help="an SVG of simulated over reported speed-ups (needs Matplotlib)")
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
     parser.add_argument("--papers", type=lambda text: text.split(","), default=["SWIFT", "CLaSp", "AdaSPEED"])
     parser.add_argument("--rows-max", type=int, help="only so many rows of each paper")
@@ -270,8 +248,6 @@ def main():
             for record in adaspeed_records(simulator, options.right):
                 add(record)
     write(options, records)
-    if options.picture:
-        draw(options.picture, records)
     unexplained = [record for record in records if abs(record["difference"]) > DIFFERENCE_MAX and not record["note"]]
     for record in unexplained:
         print(f"more than {100 * DIFFERENCE_MAX:.0f} % from the paper, and no note says why: {text_of(record)}",

@@ -28,7 +28,7 @@ Sections:
     segments    over two to six target devices, with as many batches in flight and with one
 
 The sections after `methods` use --draft. Written into FOLDER as they come: sweep.md with a table
-per section, a picture per section and set (SVG); at the end of each section all runs (sweep.json).
+per section; at the end of each section all runs (sweep.json). bench/charts.py draws simulated-sweeps.tsv.
 A cell that is slower than one device that decodes plainly is marked (-), one that is slower than
 taking turns with the same draft and as many devices (=). Greedy text is compared with plain
 decoding.
@@ -42,7 +42,6 @@ import subprocess
 import sys
 import tempfile
 
-import chart
 import prompt_sets
 import sweep_configs
 
@@ -214,11 +213,6 @@ def methods_section(simulator, sets, options, report):
             report.table(["method", *drafts, "no draft", "best"], lines)
             report.write("\n")
             report.table(["ratio", *drafts, "each with its best"], ratio_rows(drafts, rates))
-            costs = [d for d in drafts if "@" in d]
-            picture(options, f"methods-{name}-{title.split()[0]}", f"{name}, {title}",
-                    "cost of a draft's pass",
-                    {row: [(float(d.split("@")[1]), rates[row, d]) for d in costs if rates[row, d]]
-                     for row in DRAFTED} if len(costs) > 1 else {})
 
 
 def one_key_section(key, methods, values, label, above=None):
@@ -241,7 +235,6 @@ def one_key_section(key, methods, values, label, above=None):
                          [[method, *(f"{found[float(v)]:.1f}" if float(v) in found else "-"
                                      for v in columns)]
                           for method, found in ((m, dict(p)) for m, p in lines.items())])
-            picture(options, f"{key.replace('.', '-')}-{name}", f"{name}: {label}", label, lines)
 
     return section
 
@@ -273,13 +266,6 @@ def segments_section(simulator, sets, options, report):
             found = dict(points)
             rows.append([label, *(f"{found[c]:.1f}" if c in found else "-" for c in counts)])
         report.table(["method", *map(str, counts)], rows)
-        picture(options, f"segments-{name}", f"{name}: target devices", "target devices", lines)
-
-
-def picture(options, file, title, x_title, lines):
-    svg = chart.line_chart(title, x_title, "tokens per simulated second", lines) if lines else ""
-    if svg:
-        (options.out / f"{file}.svg").write_text(svg)
 
 
 SECTIONS = {

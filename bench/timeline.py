@@ -1,30 +1,29 @@
 #!/usr/bin/env python3
-"""Draws a stretch of a trace (paceline run --trace, simulate --trace) as an SVG time line: a row per
-stage, a box per job, an arrow from each proposal to the verdict that verified it.
+"""A stretch of a trace (paceline run --trace, simulate --trace) as a time line: a row per stage, a
+box per job, a line from each proposal to the verdict about its root.
 
-    bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o docs/timeline.svg
+    bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o line.svg    # a picture
+    bench/timeline.py TRACE.json --from-ms 120 --ms 40 -o line.tsv    # for bench/charts.py
 
-Without --from-ms it begins with the second verdict. Needs Matplotlib.
+Without --from-ms it begins with the second verdict. Python's standard library only.
 """
 
 import argparse
 import json
 import sys
 
-from chart import COLOURS, svg_of  # first: it names Matplotlib where that is missing
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from svg_chart import COLOURS, document, line, number, words
 
-BOX = 0.5  # height, of a row
-TEXT_SHARE = 0.02  # of the time line: narrower boxes are not labelled
+COLUMNS = ("kind", "stage", "to", "begin_ms", "end_ms", "rows")
 JOBS = {"prefill": COLOURS[5], "verify": COLOURS[0], "draft": COLOURS[2], "exit": COLOURS[4]}
+LEFT, WIDTH, TOP, ROW, BOX = 110, 830, 60, 46, 22  # pixels
+LABEL_WIDTH = 14  # narrower boxes are not labelled with their rows
 
 
 def read_trace(path):
     with open(path, encoding="utf-8") as file:
-        document = json.load(file)
-    events = document["traceEvents"] if isinstance(document, dict) else document
+        trace = json.load(file)
+    events = trace["traceEvents"] if isinstance(trace, dict) else trace
     names = {}
     for event in events:
         if event["ph"] == "M" and event["name"] == "process_name":
@@ -41,22 +40,17 @@ def begin_of(events, wanted_ms):
     return verdicts[1] if len(verdicts) > 1 else first
 
 
-def job_of(event):
-    """The kind of job: "verify 12" is one of batch 12."""
-    return event["name"].split()[0]
-
-
-def boxes(events, begin, end):
+def jobs_of(events, begin, end):
+    """(kind, event) of the jobs that overlap the stretch: "verify 12" is a job of batch 12."""
     for event in events:
-        if event["ph"] != "X" or event.get("cat") != "job" or job_of(event) not in JOBS:
-            continue
-        if event["ts"] + event["dur"] < begin or event["ts"] > end:
-            continue
-        yield event
+        if event["ph"] == "X" and event.get("cat") == "job":
+            kind = event["name"].split()[0]
+            if kind in JOBS and event["ts"] + event["dur"] >= begin and event["ts"] <= end:
+                yield kind, event
 
 
-def arrows(events, begin, end):
-    """Pairs (start, finish) of the proposal arrows that lie inside."""
+def proposals_of(events, begin, end):
+    """Pairs (start, finish) of the proposals that lie inside the stretch."""
     starts = {e["id"]: e for e in events if e["ph"] == "s" and e["name"] == "proposal"}
     for event in events:
         if event["ph"] != "f" or event["name"] != "proposal" or event["id"] not in starts:
@@ -66,37 +60,87 @@ def arrows(events, begin, end):
             yield start, event
 
 
-def draw(events, names, begin, length):
+def records_of(events, names, begin, length):
+    """The stretch as records with the keys COLUMNS: jobs first, then proposals."""
     end = begin + length
-    shown = sorted({e["pid"] for e in boxes(events, begin, end)} |
-                   {e["pid"] for pair in arrows(events, begin, end) for e in pair})
-    row_of = {pid: row for row, pid in enumerate(shown)}
 
     def ms(ts):
-        return (min(max(ts, begin), end) - begin) / 1000.0
+        return f"{(min(max(ts, begin), end) - begin) / 1000.0:.3f}"
 
-    figure = Figure(figsize=(9.8, 1.2 + 0.5 * len(shown)))
-    axes = figure.add_subplot()
-    for event in boxes(events, begin, end):
-        left, right = ms(event["ts"]), ms(event["ts"] + event["dur"])
-        row = row_of[event["pid"]]
-        axes.barh(row, right - left, left=left, height=BOX, color=JOBS[job_of(event)])
-        if right - left > length / 1000.0 * TEXT_SHARE:
-            axes.text((left + right) / 2, row, str(event.get("args", {}).get("rows", "")),
-                      color="white", ha="center", va="center", fontsize=8)
-    for start, finish in arrows(events, begin, end):
-        axes.plot([ms(start["ts"]), ms(finish["ts"])],
-                  [row_of[start["pid"]] - BOX / 2, row_of[finish["pid"]] + BOX / 2],
-                  color="#555555", linewidth=0.7)
-    axes.set(xlim=(0, length / 1000.0), ylim=(len(shown) - 0.5, -0.5), xlabel="milliseconds")
-    axes.set_yticks(range(len(shown)), [str(names.get(pid, pid)) for pid in shown])
-    axes.grid(axis="y", color="#dddddd")
-    axes.set_axisbelow(True)
-    handles = [Patch(color=colour, label=name) for name, colour in JOBS.items()]
-    handles.append(Line2D([], [], color="#555555", linewidth=0.7,
-                          label="from a proposal to the verdict about it"))
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles), frameon=False)
-    return svg_of(figure)
+    def stage(event):
+        return str(names.get(event["pid"], event["pid"]))
+
+    found = [
+        (
+            kind,
+            stage(event),
+            "-",
+            ms(event["ts"]),
+            ms(event["ts"] + event["dur"]),
+            str(event.get("args", {}).get("rows", "-")),
+        )
+        for kind, event in jobs_of(events, begin, end)
+    ]
+    found += [
+        ("proposal", stage(start), stage(finish), ms(start["ts"]), ms(finish["ts"]), "-")
+        for start, finish in proposals_of(events, begin, end)
+    ]
+    return [dict(zip(COLUMNS, record)) for record in found]
+
+
+def legend():
+    out = []
+    for index, (name, colour) in enumerate(JOBS.items()):
+        out.append(f'<rect x="{LEFT + 90 * index}" y="12" width="14" height="14" fill="{colour}"/>')
+        out.append(words(LEFT + 90 * index + 20, 24, name))
+    left = LEFT + 90 * len(JOBS)
+    return out + [
+        line(left, 19, left + 14, 19, "axis"),
+        words(left + 20, 24, "from a proposal to the verdict about its root"),
+    ]
+
+
+def draw(records):
+    """The SVG text of records with the keys COLUMNS."""
+    stages = list(dict.fromkeys(record["stage"] for record in records))
+    length = max(float(record["end_ms"]) for record in records)
+    middle = {stage: TOP + ROW * index for index, stage in enumerate(stages)}
+
+    def x(ms):
+        return LEFT + WIDTH * float(ms) / length
+
+    body = legend()
+    for stage, y in middle.items():
+        body += [words(8, y + 4, stage), line(LEFT, y, LEFT + WIDTH, y, "grid")]
+    for record in records:
+        left, right, y = x(record["begin_ms"]), x(record["end_ms"]), middle[record["stage"]]
+        if record["kind"] == "proposal":
+            to = middle[record["to"]]
+            edge = BOX / 2 if to > y else -BOX / 2
+            body.append(line(left, y + edge, right, to - edge, "axis"))
+            continue
+        body.append(
+            f'<rect x="{number(left)}" y="{number(y - BOX / 2)}" width="{number(right - left)}" '
+            f'height="{BOX}" fill="{JOBS[record["kind"]]}"/>'
+        )
+        if record["rows"] != "-" and right - left > LABEL_WIDTH:
+            body.append(
+                words(
+                    (left + right) / 2,
+                    y + 4,
+                    record["rows"],
+                    ' text-anchor="middle" style="fill:#fff"',
+                )
+            )
+    bottom = TOP + ROW * len(stages) - 8
+    for tick in range(11):
+        body.append(
+            words(
+                LEFT + WIDTH * tick / 10, bottom, f"{length * tick / 10:g}", ' text-anchor="middle"'
+            )
+        )
+    body.append(words(8, bottom, "milliseconds"))
+    return document(LEFT + WIDTH + 20, bottom + 12, body)
 
 
 def main():
@@ -104,13 +148,17 @@ def main():
     parser.add_argument("trace")
     parser.add_argument("--from-ms", type=float, help="begin, from the trace's first event")
     parser.add_argument("--ms", type=float, default=40.0, help="length of the stretch")
-    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("-o", "--output", required=True, help="FILE.svg or FILE.tsv")
     options = parser.parse_args()
     events, names = read_trace(options.trace)
-    picture = draw(events, names, begin_of(events, options.from_ms), options.ms * 1000.0)
+    records = records_of(events, names, begin_of(events, options.from_ms), options.ms * 1000.0)
+    if not records:
+        sys.exit(f"{options.trace}: no job in this stretch; choose another --from-ms")
+    table = ["\t".join(COLUMNS), *("\t".join(record.values()) for record in records)]
+    text = "\n".join(table) + "\n" if options.output.endswith(".tsv") else draw(records)
     with open(options.output, "w", encoding="utf-8") as file:
-        file.write(picture)
-    print(f"{options.output}: {len(picture)} bytes")
+        file.write(text)
+    print(f"{options.output}: {len(text)} bytes")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Checks that the pages agree with the tree: files, functions, methods, data. Used by tests/lint.
 
-Checked in README.md and docs/*.md:
+Checked in every .md file outside of fixtures:
 
     path                  `actors/segment/dispatcher.cpp`, `bench/results/`: a file or a folder
     stem                  `actors/segment/dispatcher`: at least one file of that name, any suffix
@@ -8,22 +8,27 @@ Checked in README.md and docs/*.md:
                           occurs in the file (or in one of the files of a stem), the last one as a
                           function, a type or a constant
     [text](target)        a file beside the page
+    `page.md`, "Section"  a heading of that page, which lies beside this one or below the root
     ```cpp path           a block that shows a file: it equals the file
 
-Every method in configs/ has a section in docs/methods.md, and every bench/results/*.tsv names its command,
-commit, date and machine, has rows of equal length and stands in the README beside it.
+Every chart (a .svg file) is shown by a page or README and is what `bench/charts.py` draws from its
+table. Every method in configs/ has a section in docs/methods.md, and every bench/results/*.tsv names
+its command, commit, date and machine, has rows of equal length and stands in the README beside it.
 
 A word counts as a path if it begins with a top-level folder of the tree and a slash; folders that
 builds make (build/) are not checked. Names with placeholders (`*`, `<`) are left out.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 PATH = r"(?:[\w.+-]+/)+[\w.+-]*"
 NAME = r"~?\w+(?:::~?\w+)*"
 BLOCK = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+SECTION = re.compile(r'`([\w./-]+\.md)`(?:,| \()\s*"([^"]+)"')
 
 
 def reference_pattern(folders: list[str]) -> re.Pattern[str]:
@@ -75,11 +80,25 @@ def check_blocks(root: Path, text: str) -> list[tuple[int, str]]:
             if not (root / block[1]).is_file() or (root / block[1]).read_text() != block[2]]
 
 
+def check_sections(root: Path, page: Path, text: str) -> list[tuple[int, str]]:
+    """Sections of other pages that are named and do not exist: line and message."""
+    found = []
+    for match in SECTION.finditer(text):
+        places = (page.parent / match[1], root / match[1])
+        other = next((path for path in places if path.is_file()), None)
+        title = " ".join(match[2].split())
+        if other is None or title not in re.findall(r"(?m)^#+ (.*)$", other.read_text()):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append((line, f'{match[1]} has no section "{title}"'))
+    return found
+
+
 def check_page(root: Path, page: Path, folders: list[str]) -> list[str]:
     """The findings of one page, as file:line: message."""
     pattern = reference_pattern(folders)
     text = page.read_text()
-    found = [f"{page.relative_to(root)}:{number}: {what}" for number, what in check_blocks(root, text)]
+    found = [f"{page.relative_to(root)}:{number}: {what}"
+             for number, what in check_blocks(root, text) + check_sections(root, page, text)]
     for number, line in enumerate(text.split("\n"), 1):
         wrong = [check_reference(root, match[1].rstrip("."), match[3])
                  for match in pattern.finditer(line) if not match[2]]
@@ -118,11 +137,31 @@ def check_results(root: Path) -> list[str]:
     return found
 
 
+def check_charts(root: Path, files: list[Path]) -> list[str]:
+    """Charts that no page shows, and those that differ from what `bench/charts.py` draws."""
+    shown = {(page.parent / target).resolve() for page in files if page.suffix == ".md"
+             for target in LINK.findall(page.read_text(errors="replace"))
+             if target.endswith(".svg")}
+    found = [f"{file.relative_to(root)}:1: no page shows this chart"
+             for file in files if file.suffix == ".svg" and file.resolve() not in shown]
+    pictures = root / "docs/pictures"
+    found += [f"{file.relative_to(root)}:1: a chart lies in docs/pictures (bench/charts.py)"
+              for file in files if file.suffix == ".svg" and file.parent != pictures]
+    script = root / "bench/charts.py"
+    if script.is_file():
+        run = subprocess.run([sys.executable, "-B", str(script), "--check"], capture_output=True,
+                             text=True, check=False)
+        found += run.stdout.splitlines()
+        if run.returncode not in (0, 1) or run.stderr:
+            found.append(f"bench/charts.py:1: --check failed: {run.stderr.strip()[-300:]}")
+    return found
+
+
 def check_pages(root: Path, files: list[Path]) -> list[str]:
     """All findings; `files` are the files of the tree."""
     names = [file.relative_to(root) for file in files]
     folders = sorted({name.parts[0] for name in names if len(name.parts) > 1})
     pages = [name for name in names
-             if str(name) == "README.md" or (name.parent == Path("docs") and name.suffix == ".md")]
+             if name.suffix == ".md" and "fixtures" not in name.parts]
     found = [finding for page in pages for finding in check_page(root, root / page, folders)]
-    return found + check_methods(root) + check_results(root)
+    return found + check_methods(root) + check_results(root) + check_charts(root, files)

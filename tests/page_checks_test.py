@@ -56,6 +56,14 @@ class PageChecks(unittest.TestCase):
         self.assertEqual(self.findings("![plot](pictures/gone.svg)"),
                          ["docs/page.md:1: pictures/gone.svg does not exist beside the page"])
 
+    def test_a_section_of_another_page_that_does_not_exist_is_found(self):
+        (self.root / "docs/other.md").write_text("# Other\n\n## The right one\n")
+        for text in ('`other.md`, "The right one"', '(`docs/other.md`,\n"The right\none")'):
+            self.assertEqual(self.findings(text), [], text)
+        self.assertEqual(self.findings('first\n`other.md`, "The wrong one"'),
+                         ['docs/page.md:2: other.md has no section "The wrong one"'])
+        self.assertEqual(len(self.findings('`gone.md`, "The right one"')), 1)
+
     def test_a_block_that_shows_a_file_equals_it(self):
         shown = f"```cpp actors/deep/walk.hpp\n{SOURCE}```\n"
         self.assertEqual(self.findings(shown), [])
@@ -82,6 +90,35 @@ class PageChecks(unittest.TestCase):
         self.assertEqual(self.findings(""), ["bench/results/bad.tsv:1: no line '# date: ...'",
                                              "bench/results/bad.tsv:1: rows of different length",
                                              "bench/results/README.md:1: does not name bad.tsv"])
+
+    def chart_findings(self, page_text, charts, script=""):
+        """The findings of a page beside charts {name below docs/: text}."""
+        files = []
+        for name, text in {"page.md": page_text, **charts}.items():
+            files.append(self.root / "docs" / name)
+            files[-1].parent.mkdir(exist_ok=True)
+            files[-1].write_text(text)
+        if script:
+            (self.root / "bench").mkdir()
+            (self.root / "bench/charts.py").write_text(script)
+        return check_pages(self.root, files)
+
+    def test_a_chart_that_no_page_shows_is_found(self):
+        charts = {"pictures/shown.svg": "<svg/>", "pictures/lost.svg": "<svg/>"}
+        self.assertEqual(self.chart_findings("![one](pictures/shown.svg)", charts),
+                         ["docs/pictures/lost.svg:1: no page shows this chart"])
+
+    def test_a_chart_outside_of_the_folder_of_charts_is_found(self):
+        self.assertEqual(self.chart_findings("![one](loose.svg)", {"loose.svg": "<svg/>"}),
+                         ["docs/loose.svg:1: a chart lies in docs/pictures (bench/charts.py)"])
+
+    def test_findings_and_failures_of_the_command_that_draws_charts_are_reported(self):
+        shown = ("![one](pictures/one.svg)", {"pictures/one.svg": "<svg/>"})
+        differs = "import sys\nprint('one.svg:1: differs')\nsys.exit(1)\n"
+        self.assertEqual(self.chart_findings(*shown, differs), ["one.svg:1: differs"])
+        (self.root / "bench/charts.py").write_text("raise SystemExit('no table')")
+        self.assertEqual(self.chart_findings(*shown),
+                         ["bench/charts.py:1: --check failed: no table"])
 
     def test_words_outside_of_the_tree_are_no_references(self):
         for text in ("build/release/paceline", "/proc/self/exe", "input/output", "`actors/*.hpp`",

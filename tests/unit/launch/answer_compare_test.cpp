@@ -1,4 +1,6 @@
 // The comparisons of `paceline check` (texts, time lines) against naive implementations.
+#include "launch/session/answer_compare.hpp"
+
 #include <algorithm>
 #include <random>
 #include <string>
@@ -8,7 +10,6 @@
 
 #include "launch/check/faults.hpp"
 #include "launch/load/prompt_sets.hpp"
-#include "launch/session/answer_compare.hpp"
 #include "launch/simulate/overlap.hpp"
 #include "runtime/observe/trace_file.hpp"
 

@@ -28,7 +28,7 @@ constexpr std::size_t batch_shared_bytes(int slices, int row_tiles) {
 }
 
 /// Whether what the finish reads (row index, hidden state, norm weight) is loaded before the products:
-/// in batches of up to 16 rows, where decoding happens. Measured there (docs/gpu.md).
+/// in batches of up to 16 rows, where decoding happens. Measured there (bench/results/h100).
 constexpr bool loads_finish_ahead(WeightType type, int row_tiles) {
     return type != WeightType::F32 && row_tiles <= 2;
 }
