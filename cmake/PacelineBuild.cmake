@@ -79,7 +79,7 @@ if(PACELINE_CUDA)
         message(STATUS "CUDA: no nvcc found, built for the CPU only")
     endif()
 else()
-    message(STATUS "CUDA: switched off with PACELINE_CUDA=OFF, built for the CPU only")
+    message(STATUS "CUDA: switched off with PACELINE_CUDA=OFF, built for the CPU only (launch/build --cuda)")
 endif()
 
 # Half of a small source's time is headers: in the release build, several sources are one unit of the

@@ -54,7 +54,7 @@ Result<ResolvedPipeline> on_gpus(PipelineConfig config,
     if (!can_size_gpus()) {
         return Error{Errc::Unsupported,
                      "this program was built without CUDA and cannot compute what stages take of a "
-                     "GPU"};
+                     "GPU (launch/build --cuda paceline)"};
     }
     const Result<Machine> host = read_machine();
     if (!host) return host.error();

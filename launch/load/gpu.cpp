@@ -59,12 +59,16 @@ Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
 
 #else
 
+namespace {
+constexpr const char* kNotBuilt = "this program was built without CUDA (launch/build --cuda paceline)";
+}
+
 GpuInventory read_gpus() {
-    return {.names = {}, .why_none = "this program was built without CUDA"};
+    return {.names = {}, .why_none = kNotBuilt};
 }
 
 std::string gpu_version_text() {
-    return "not built (no nvcc was found, or PACELINE_CUDA=OFF)";
+    return "not built (launch/build --cuda builds it where nvcc is)";
 }
 
 MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) {
@@ -78,7 +82,7 @@ bool can_size_gpus() {
 Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,
                                                   const CudaOptions& options) {
     return Error{Errc::Unsupported,
-                 fmt::format("cuda:{}: this program was built without CUDA", options.device)};
+                 fmt::format("cuda:{}: {}", options.device, kNotBuilt)};
 }
 
 #endif

@@ -132,6 +132,47 @@ class Scripts(CliTest):
         for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"]):
             self.assertEqual(given("a", *other), "run -m demo.gguf -p a -n 256 " + " ".join(other))
 
+    def test_build_leaves_cuda_out_of_the_program_unless_it_is_asked_for(self):
+        # The script beside a stand-in for cmake that writes what it is given into the build folder's cache.
+        script, tools = self.folder / "launch" / "build", self.folder / "bin"
+        cache = self.folder / "build/release/CMakeCache.txt"
+        fake = """#!/bin/sh
+case "$1" in
+    --preset)
+        mkdir -p build/release
+        : > build/release/build.ninja
+        for word in "$@"; do case "$word" in -D*) echo "$word" | sed 's/-D//; s/=/:BOOL=/' ;; esac; done \\
+            > build/release/CMakeCache.txt
+        echo "-- CUDA: $NVCC" ;;
+    --build) echo "ninja: no work to do." ;;
+esac
+"""
+        for path, text in ((script, (ROOT / "launch" / "build").read_text()), (tools / "cmake", fake)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+
+        def built(*args: str, nvcc: str = "13.0") -> tuple[int, str, str]:
+            done = subprocess.run([str(script), *args], capture_output=True, text=True, check=False,
+                                  env=environment(PATH=f"{tools}:{os.environ['PATH']}", NVCC=nvcc))
+            return done.returncode, done.stderr, cache.read_text() if cache.exists() else ""
+
+        has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+        alone = built("paceline")[2]
+        self.assertIn("PACELINE_TESTS:BOOL=OFF", alone)
+        self.assertIn(f"PACELINE_CUDA:BOOL={'ON' if has_gpu else 'OFF'}", alone)
+        self.assertIn("PACELINE_CUDA:BOOL=ON", built("--cuda", "paceline")[2])
+        self.assertIn("PACELINE_CUDA:BOOL=ON", built("paceline")[2])  # it is there already: nothing is configured
+        everything = built("--tests")[2]
+        self.assertIn("PACELINE_TESTS:BOOL=ON", everything)
+        self.assertIn("PACELINE_CUDA:BOOL=ON", everything)
+        cache.unlink()
+        cache.with_name("build.ninja").unlink()
+        code, text, left = built("--cuda", "paceline", nvcc="no nvcc found")
+        self.assertEqual((code, left), (1, ""))
+        self.assertIn("nvcc is not in PATH", text)
+        self.assertEqual(built("--fast")[0], 2)
+
     @needs_demo_model
     def test_compare_says_in_three_lines_where_a_pipeline_stands(self):
         done = self.script("compare", "-m", demo_model(), "Name three colours.", "-n", "12")
