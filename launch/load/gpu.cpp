@@ -60,7 +60,8 @@ Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
 #else
 
 namespace {
-constexpr const char* kNotBuilt = "this program was built without CUDA (launch/build --cuda paceline)";
+constexpr const char* kNotBuilt =
+    "this program was built without CUDA (launch/build --cuda paceline)";
 }
 
 GpuInventory read_gpus() {
@@ -81,8 +82,7 @@ bool can_size_gpus() {
 
 Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,
                                                   const CudaOptions& options) {
-    return Error{Errc::Unsupported,
-                 fmt::format("cuda:{}: {}", options.device, kNotBuilt)};
+    return Error{Errc::Unsupported, fmt::format("cuda:{}: {}", options.device, kNotBuilt)};
 }
 
 #endif
