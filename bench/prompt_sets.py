@@ -28,11 +28,13 @@ def lines_of(path):
 
 
 def text_of(line):
-    """What is asked, as launch/load/prompt_sets.hpp defines it."""
+    """What is asked, as launch/load/prompt_sets.hpp defines it; not of a conversation, which has no single text."""
     row = json.loads(line)
     for key in ("prompt", "turns", "question", "text"):
         if key in row:
-            return row[key] if isinstance(row[key], str) else row[key][0]
+            text = row[key] if isinstance(row[key], str) else row[key][0]
+            if isinstance(text, str):
+                return text
     raise SystemExit(f"a prompt without text: {line[:80]}")
 
 

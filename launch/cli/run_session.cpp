@@ -43,17 +43,6 @@ Result<std::string> read_tools(const std::string& path) {
     return text;
 }
 
-/// A template that never names them would leave them out without a word.
-Status check_place_for_tools(const ModelFile& file) {
-    const bool named = file.tokenizer().chat_template.find("tools") != std::string::npos;
-    const auto& more = file.contents().parts.chat.more;
-    const bool own = std::any_of(more.begin(), more.end(),
-                                 [](const auto& entry) { return entry.first == "tool_use"; });
-    if (named || own) return {};
-    return Error{Errc::Unsupported,
-                 "--tools: the chat template of " + file.path() + " has no place for tools"};
-}
-
 }  // namespace
 
 Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
@@ -73,7 +62,8 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
         Result<ChatTemplate> found = chat_template_of(file);
         if (!found) return found.error();
         chat = std::move(found).value();
-        if (Status s = check_place_for_tools(file); !tools.value().empty() && !s) return s.error();
+        if (Status s = check_place_for_tools(file); !tools.value().empty() && !s)
+            return Error{s.error().code, "--tools: " + s.error().what};
     }
     const Result<SamplingOptions> drawn = with_generation_config(options.sampling, file);
     if (!drawn) return drawn.error();

@@ -18,7 +18,11 @@ namespace paceline {
 /// Its chat template. Errors: those of ChatTemplate::make(); they name the file, and --raw as the remedy.
 [[nodiscard]] Result<ChatTemplate> chat_template_of(const ModelFile& file);
 
-/// "runs", "runs with --raw only: why" or "cannot run: why".
+/// Errors: Unsupported: its chat template never names tools, and would leave them out without a word.
+[[nodiscard]] Status check_place_for_tools(const ModelFile& file);
+
+/// "runs", "runs; may refuse: why" (the chat template refuses a message of a user alone), "runs with --raw only: why"
+/// or "cannot run: why".
 [[nodiscard]] std::string use_text(const ModelFile& file);
 
 }  // namespace paceline

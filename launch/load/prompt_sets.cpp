@@ -5,25 +5,88 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/base/json_fault.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/load/model_use.hpp"
 #include "model/tokenizer/chat_template.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;  // a template may print a message: its keys keep their order
 
-/// The text that is asked; nothing if the object has none.
-std::optional<std::string> text_of(const Json& object) {
-    for (const char* key : {"prompt", "turns", "question", "text"}) {
+constexpr int kLevelsMax = 100;
+
+constexpr std::array kKeys{"prompt", "messages", "turns", "question", "text"};
+
+bool is_message(const Json& value) {
+    const auto role = value.is_object() ? value.find("role") : value.end();
+    return role != value.end() && role->is_string();
+}
+
+/// `messages` up to the last one that the model answers. Errors: without a place, for a list that is none.
+Result<std::string> conversation(const std::string& key, Json messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (is_message(messages[i])) continue;
+        return Error{Errc::BadFile, fmt::format("\"{}\"[{}] is no message such as "
+                                                "{{\"role\": \"user\", \"content\": \"Hello\"}}",
+                                                key, i)};
+    }
+    while (!messages.empty() && messages.back()["role"] == "assistant")
+        messages.erase(messages.size() - 1);
+    if (messages.empty())
+        return Error{Errc::BadFile, "all of \"" + key + "\" is the assistant's; nothing is asked"};
+    return messages.dump();
+}
+
+/// Sets what is asked. Errors: without a place.
+Status read_asked(const Json& object, Prompt& prompt) {
+    for (const char* key : kKeys) {
         const auto found = object.find(key);
         if (found == object.end()) continue;
-        if (found->is_string()) return found->get<std::string>();
-        if (found->is_array() && !found->empty() && found->front().is_string())
-            return found->front().get<std::string>();
+        const bool several = found->is_array() && !found->empty();
+        const bool talk =
+            std::string_view{key} == "messages" ? several : several && found->front().is_object();
+        if (talk) {
+            Result<std::string> messages = conversation(key, *found);
+            if (!messages) return messages.error();
+            prompt.messages = std::move(messages).value();
+            if (const auto tools = object.find("tools"); tools != object.end() && !tools->is_null())
+                prompt.tools = tools->dump();
+            return {};
+        }
+        const Json& text = several ? found->front() : *found;
+        if (!text.is_string()) continue;
+        prompt.text = text.get<std::string>();
+        if (!prompt.text.empty()) return {};
+        break;
     }
-    return {};
+    return Error{Errc::BadFile,
+                 "no text under \"prompt\", \"turns\", \"question\" or \"text\", and no list under "
+                 "\"messages\" such as [{\"role\": \"user\", \"content\": \"Hello\"}]"};
+}
+
+/// Errors: why it is none, without a place.
+Result<Json> parse_object(std::string_view line) {
+    bool too_deep = false;
+    const auto watch = [&too_deep](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
+        too_deep = too_deep || depth > kLevelsMax;
+        return !too_deep;
+    };
+    try {
+        Json object = Json::parse(line, watch);
+        if (too_deep)
+            return Error{Errc::BadFile, fmt::format("JSON of more than {} levels", kLevelsMax)};
+        if (object.is_object()) return object;
+        return Error{Errc::BadFile, std::string{"not a JSON object, but "} +
+                                        (object.is_array() ? "a list" : object.type_name())};
+    } catch (const Json::parse_error& error) {
+        return Error{Errc::BadFile,
+                     "not a JSON object: " + json_fault(line, error.byte, error.what())};
+    } catch (const Json::exception& error) {  // a number beyond all types
+        return Error{Errc::BadFile, "not a JSON object: " + json_fault(line, 0, error.what())};
+    }
 }
 
 std::string id_of(const Json& object, std::size_t line) {
@@ -33,6 +96,17 @@ std::string id_of(const Json& object, std::size_t line) {
         return found->is_string() ? found->get<std::string>() : found->dump();
     }
     return std::to_string(line);
+}
+
+Result<std::vector<TokenId>> encode_chat(const Prompt& prompt,
+                                         const ChatTemplate& chat,
+                                         const Tokenizer& tokenizer,
+                                         const jinja::LocalTime& now) {
+    if (prompt.messages.empty())
+        return chat.encode(tokenizer, std::array{ChatMessage{"user", prompt.text}}, now);
+    const Result<jinja::Text> text = chat.render_json(prompt.messages, prompt.tools, now);
+    if (!text) return text.error();
+    return encode(tokenizer, text.value());
 }
 
 }  // namespace
@@ -78,15 +152,12 @@ Result<std::vector<Prompt>> parse_prompts(std::string_view text, const std::stri
         ++line;
         if (content.find_first_not_of(" \t\r") == std::string_view::npos) continue;
         const std::string where = fmt::format("{}:{}: ", name, line);
-        const Json object = Json::parse(content, nullptr, false);
-        if (!object.is_object()) return Error{Errc::BadFile, where + "not a JSON object"};
-        std::optional<std::string> asked = text_of(object);
-        if (!asked || asked->empty()) {
-            return Error{Errc::BadFile, where +
-                                            "no text under \"prompt\", \"turns\", "
-                                            "\"question\" or \"text\""};
-        }
-        prompts.push_back({id_of(object, line), std::move(*asked)});
+        const Result<Json> object = parse_object(content);
+        if (!object) return Error{object.error().code, where + object.error().what};
+        Prompt prompt{.id = id_of(object.value(), line)};
+        if (Status s = read_asked(object.value(), prompt); !s)
+            return Error{s.error().code, where + s.error().what};
+        prompts.push_back(std::move(prompt));
     }
     if (prompts.empty()) return Error{Errc::BadArgument, name + ": no prompts in it"};
     return prompts;
@@ -109,14 +180,24 @@ Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Promp
         if (!found) return found.error();
         chat = std::move(found).value();
     }
-    const std::tm now = local_time();
+    const jinja::LocalTime now = local_time();
     for (const Prompt& prompt : prompts) {
+        const auto refused = [&](const Error& error) {
+            return Error{error.code, fmt::format("{}: prompt {}: {}", file.path(),
+                                                 paceline::quoted(prompt.id), error.what)};
+        };
+        if (Status s = check_place_for_tools(file); chat && !prompt.tools.empty() && !s)
+            return refused(s.error());
         if (chat) {
-            Result<std::vector<TokenId>> ids =
-                chat->encode(tokenizer, std::array{ChatMessage{"user", prompt.text}}, now);
-            if (!ids) return Error{ids.error().code, file.path() + ": " + ids.error().what};
+            Result<std::vector<TokenId>> ids = encode_chat(prompt, *chat, tokenizer, now);
+            if (!ids) return refused(ids.error());
             encoded.push_back(std::move(ids).value());
             continue;
+        }
+        if (!prompt.messages.empty()) {
+            return refused({Errc::Unsupported,
+                            "messages need a chat template, and there is none; give the text that "
+                            "the model goes on with as \"prompt\""});
         }
         std::vector<TokenId> ids;
         if (const std::optional<TokenId> bos = tokenizer.prompt_bos()) ids.push_back(*bos);

@@ -1,15 +1,12 @@
-// object.name: items of dictionaries, attributes of namespaces and loops, methods.
-#include <algorithm>
+// object.name: methods, items of dictionaries, attributes of namespaces, loops, macros and ranges.
+#include <fmt/core.h>
 
-#include "model/templates/builtins.hpp"
-#include "model/templates/known_names.hpp"
+#include "model/templates/interpreter.hpp"
 #include "model/templates/operations.hpp"
+#include "model/templates/python_attributes.hpp"
 
 namespace paceline::jinja {
 namespace {
-
-constexpr std::string_view kDictMethods[] = {"copy", "get", "items", "keys", "values"};
-constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
 
 Value loop_attribute(Run& run, const Value& object, const std::string& name) {
     const Loop& loop = object.loop();
@@ -22,8 +19,8 @@ Value loop_attribute(Run& run, const Value& object, const std::string& name) {
     if (name == "first") return Value::boolean(loop.index == 0);
     if (name == "last") return Value::boolean(loop.index + 1 == items.size());
     if (name == "length") return whole(items.size());
-    if (name == "depth") return Value::integer(loop.depth);
-    if (name == "depth0") return Value::integer(loop.depth - 1);
+    // jinja2 counts the calls of a recursive loop, not the loops around.
+    if (name == "depth" || name == "depth0") return Value::integer(name == "depth" ? 1 : 0);
     if (name == "previtem") return loop.index > 0 ? items[loop.index - 1] : Value::undefined(&name);
     if (name == "nextitem")
         return loop.index + 1 < items.size() ? items[loop.index + 1] : Value::undefined(&name);
@@ -32,27 +29,46 @@ Value loop_attribute(Run& run, const Value& object, const std::string& name) {
     return Value::undefined(&name);
 }
 
-}  // namespace
-
-bool has_method(const Value& object, std::string_view name) {
-    const auto is_in = [name](const auto& names) {
-        return std::find(std::begin(names), std::end(names), name) != std::end(names);
+Value macro_attribute(Run& run, const Value& object, const std::string& name) {
+    const Statement& macro = *object.macro().statement;
+    const auto has_parameter = [&macro](std::string_view wanted) {
+        for (const auto& [parameter, value] : macro.parameters) {
+            if (parameter == wanted) return true;
+        }
+        return false;
     };
-    switch (object.kind()) {
-        case Kind::Dict:
-            return is_in(kDictMethods);
-        case Kind::List:
-            return (object.list().form == ListForm::List ||
-                    object.list().form == ListForm::Tuple) &&
-                   is_in(kListMethods);
-        case Kind::Text:
-            return is_known_method(name) && !is_changing_method(name) && name != "copy" &&
-                   name != "get" && name != "items" && name != "keys" && name != "values" &&
-                   name != "cycle";
-        default:
-            return false;
+    if (name == "name") return run.text(macro.name);
+    if (name == "arguments") {
+        std::vector<Value> names;
+        for (const auto& [parameter, value] : macro.parameters)
+            names.push_back(run.text(parameter));
+        return run.list(std::move(names), ListForm::Tuple);
     }
+    if (name == "catch_varargs") return Value::boolean(macro.uses.varargs);
+    if (name == "catch_kwargs") return Value::boolean(macro.uses.kwargs);
+    if (name == "caller") return Value::boolean(macro.uses.caller);
+    if (name == "explicit_caller") return Value::boolean(has_parameter("caller"));
+    return Value::undefined(&name);
 }
+
+Value namespace_attribute(const Value& object, const std::string& name) {
+    for (const auto& [known, value] : object.space().names) {
+        if (known == name) return value;
+    }
+    return Value::undefined(&name);
+}
+
+/// Nothing: a range has no number of that name.
+std::optional<std::int64_t> range_attribute(const Value& object, std::string_view name) {
+    if (!object.is(Kind::List) || object.list().form != ListForm::Range) return {};
+    const List::Bounds& bounds = object.list().bounds;
+    if (name == "start") return bounds.start;
+    if (name == "stop") return bounds.stop;
+    if (name == "step") return bounds.step;
+    return {};
+}
+
+}  // namespace
 
 Value attribute(Run& run, const Value& object, const std::string& name) {
     switch (object.kind()) {
@@ -61,18 +77,32 @@ Value attribute(Run& run, const Value& object, const std::string& name) {
         case Kind::Loop:
             return loop_attribute(run, object, name);
         case Kind::Namespace:
-            for (const auto& [known, value] : object.space().names) {
-                if (known == name) return value;
-            }
-            return Value::undefined(&name);
+            return namespace_attribute(object, name);
+        case Kind::Macro:
+            return macro_attribute(run, object, name);
         default:
             break;
     }
-    if (has_method(object, name)) return run.make(Callable{name, object, true});
-    if (object.is(Kind::Dict) && !is_changing_method(name)) {
-        if (const Value* found = find(object.dict(), name); found != nullptr) return *found;
+    if (const auto number = range_attribute(object, name)) return Value::integer(*number);
+    switch (python_attribute(object, name)) {
+        case Attribute::Method:
+            return run.make(Callable{name, object, true});
+        case Attribute::Forbidden:
+            return Value::undefined(&name);
+        case Attribute::Unsupported:
+            return run.fail(
+                fmt::format("the attribute '{}' of {} is not supported", name, type_name(object)));
+        case Attribute::None:
+            break;
     }
-    return Value::undefined(&name);
+    const Value* item = object.is(Kind::Dict) ? find(object.dict(), name) : nullptr;
+    return item == nullptr ? Value::undefined(&name) : *item;
+}
+
+bool check_namespace_name(Run& run, std::string_view name) {
+    if (name.starts_with('_'))
+        run.fail(fmt::format("the attribute '{}' of a namespace begins with '_'", name));
+    return !run.failed();
 }
 
 }  // namespace paceline::jinja

@@ -22,8 +22,6 @@ namespace paceline::jinja {
                                 const Value& object,
                                 std::string_view name,
                                 const Arguments& given);
-/// Whether Python's type of `object` has that method.
-[[nodiscard]] bool has_method(const Value& object, std::string_view name);
 
 /// The arguments of a call in the order of `names`; Undefined where one is absent.
 /// Fails for one too many, and for a keyword that is not among the names.
@@ -31,8 +29,5 @@ std::vector<Value> bound(Run& run,
                          std::string_view function,
                          const Arguments& given,
                          std::initializer_list<std::string_view> names);
-
-/// strftime() in the C locale.
-[[nodiscard]] Value formatted_time(Run& run, const Value& format);
 
 }  // namespace paceline::jinja

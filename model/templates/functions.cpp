@@ -1,9 +1,6 @@
 // Functions that a template can call by name.
 #include <array>
-#include <ctime>
 #include <fmt/core.h>
-#include <locale>
-#include <sstream>
 
 #include "model/templates/builtins.hpp"
 #include "model/templates/operations.hpp"
@@ -32,7 +29,9 @@ Value range(Run& run, const Arguments& given) {
         items.push_back(Value::integer(at));
         if (__builtin_add_overflow(at, step, &at)) break;
     }
-    return run.list(std::move(items));
+    List made{std::move(items), ListForm::Range};
+    made.bounds = {.start = begin, .stop = end, .step = step};
+    return run.make(std::move(made));
 }
 
 /// The dictionaries and pairs that dict() and namespace() are given, and their keywords.
@@ -68,24 +67,13 @@ Value make_namespace(Run& run, const Arguments& given) {
     Namespace space;
     for (const auto& [key, value] : collected(run, given).items) {
         if (!key.is(Kind::Text)) return run.fail("the attributes of a namespace have names");
+        if (!check_namespace_name(run, key.text().bytes())) return {};
         space.names.emplace_back(key.text().bytes(), value);
     }
     return run.make(std::move(space));
 }
 
 }  // namespace
-
-Value formatted_time(Run& run, const Value& format) {
-    if (!format.is(Kind::Text)) return run.fail("strftime_now() needs a format");
-    std::ostringstream out;
-    out.imbue(std::locale::classic());
-    const std::string& text = format.text().bytes();
-    const std::tm now = run.now();
-    if (!run.step(text.size())) return {};
-    std::use_facet<std::time_put<char>>(out.getloc())
-        .put(out, out, ' ', &now, text.data(), text.data() + text.size());
-    return run.text(out.str());
-}
 
 Value call_function(Run& run, std::string_view name, const Arguments& given) {
     if (name == "range") return range(run, given);
@@ -94,7 +82,10 @@ Value call_function(Run& run, std::string_view name, const Arguments& given) {
     const std::vector<Value> one =
         bound(run, name, given, {name == "strftime_now" ? "format" : "message"});
     if (run.failed()) return {};
-    if (name == "strftime_now") return formatted_time(run, one[0]);
+    if (name == "strftime_now") {
+        if (!one[0].is(Kind::Text)) return run.fail("strftime_now() needs a format");
+        return run.make(formatted_time(run, run.now(), one[0].text()));
+    }
     return run.fail("it refuses the conversation: " + as_text(run, one[0]).bytes());
 }
 

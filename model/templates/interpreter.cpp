@@ -1,5 +1,6 @@
 #include "model/templates/interpreter.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 
 #include "model/templates/known_names.hpp"
@@ -116,19 +117,18 @@ Interpreter::Flow Interpreter::execute_for(const Statement& statement) {
     const std::vector<Value> items = filtered(statement, iterate(run_, evaluate(*statement.value)));
     if (items.empty()) return execute(statement.otherwise);
     Scope* outer = scope_;
-    ++loop_depth_;
     Flow flow = Flow::On;
     // The list is kept by the heap: a namespace may keep the loop.
     const Value all = run_.list(items);
+    const Value counter = run_.make(Loop{.items = &all.list().items});
     for (std::size_t i = 0; i < items.size() && flow != Flow::Break && run_.step(); ++i) {
         scope_ = &new_scope(outer);
-        run_.room(0);
-        set("loop", run_.make(Loop{.index = i, .items = &all.list().items, .depth = loop_depth_}));
+        counter.loop().index = i;
+        set("loop", counter);
         assign(statement.target, items[i]);
         flow = execute(statement.body);
         scope_ = outer;
     }
-    --loop_depth_;
     return Flow::On;
 }
 
@@ -176,6 +176,7 @@ void Interpreter::assign_attribute(const Target& target, const Value& value) {
             fmt::format("'{}' is not a namespace: its attributes cannot be set", target.names[0]));
         return;
     }
+    if (!check_namespace_name(run_, target.attribute)) return;
     for (auto& [known, old] : space.space().names) {
         if (known == target.attribute) {
             old = value;
@@ -204,43 +205,58 @@ Value Interpreter::look_up(const std::string& name) {
         }
     }
     if (is_known_function(name)) return run_.make(Callable{.name = name});
+    if (is_unsupported_name(name)) return run_.fail("'" + name + "' is not supported");
     return Value::undefined(&name);
 }
 
-Value Interpreter::call_macro(const Macro& macro, const Arguments& given) {
-    const Run::Level level{run_};
-    const Statement& statement = *macro.statement;
-    if (run_.failed()) return {};
-    if (given.positional.size() > statement.parameters.size())
-        return run_.fail(fmt::format("the macro '{}' takes {} arguments, not {}", statement.name,
-                                     statement.parameters.size(), given.positional.size()));
-    Scope* outer = scope_;
-    Text* out = out_;
-    Text text;
-    scope_ = &new_scope(macro.scope);
-    out_ = &text;
-    std::size_t used = 0;
-    for (std::size_t i = 0; i < statement.parameters.size(); ++i) {
+/// The arguments of a macro by their names. Those that it has no name for are `varargs` and `kwargs`, if it uses them.
+void Interpreter::set_parameters(const Statement& statement, const Arguments& given) {
+    const std::size_t named = statement.parameters.size();
+    std::vector<std::pair<std::string_view, Value>> rest = given.keywords;
+    for (std::size_t i = 0; i < named; ++i) {
         const auto& [name, otherwise] = statement.parameters[i];
         if (i < given.positional.size()) {
             set(name, given.positional[i]);
             continue;
         }
-        const Value* found = nullptr;
-        for (const auto& [keyword, value] : given.keywords) {
-            if (keyword == name) found = &value;
-        }
-        if (found != nullptr) ++used;
-        if (found != nullptr) {
-            set(name, *found);
+        const auto keyword = std::find_if(rest.begin(), rest.end(),
+                                          [&](const auto& one) { return one.first == name; });
+        if (keyword != rest.end()) {
+            set(name, keyword->second);
+            rest.erase(keyword);
         } else {
             set(name, otherwise == nullptr ? Value::undefined(&name) : evaluate(*otherwise));
         }
     }
-    if (used != given.keywords.size())
+    const std::size_t used = std::min(named, given.positional.size());
+    if (statement.uses.varargs) {
+        set("varargs", run_.list({given.positional.begin() + static_cast<std::ptrdiff_t>(used),
+                                  given.positional.end()},
+                                 ListForm::Tuple));
+    } else if (given.positional.size() > named) {
+        run_.fail(fmt::format("the macro '{}' takes {} arguments, not {}", statement.name, named,
+                              given.positional.size()));
+    }
+    if (statement.uses.kwargs) {
+        Dict dict;
+        for (const auto& [name, value] : rest) dict.items.emplace_back(run_.text(name), value);
+        set("kwargs", run_.make(std::move(dict)));
+    } else if (!rest.empty()) {
         run_.fail(fmt::format("the macro '{}' has no such keyword, or was given it twice",
                               statement.name));
-    execute(statement.body);
+    }
+}
+
+Value Interpreter::call_macro(const Macro& macro, const Arguments& given) {
+    const Run::Level level{run_};
+    if (run_.failed()) return {};
+    Scope* outer = scope_;
+    Text* out = out_;
+    Text text;
+    scope_ = &new_scope(macro.scope);
+    out_ = &text;
+    set_parameters(*macro.statement, given);
+    execute(macro.statement->body);
     out_ = out;
     scope_ = outer;
     return run_.make(std::move(text));

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/templates/parsing/syntax.hpp"
 #include "model/templates/run.hpp"
-#include "model/templates/syntax.hpp"
 
 namespace paceline::jinja {
 
@@ -74,6 +74,7 @@ private:
     Value evaluate_filter(const Expr& expr);
     Arguments arguments(const Expr& expr);
     Value call_macro(const Macro& macro, const Arguments& given);
+    void set_parameters(const Statement& statement, const Arguments& given);
 
     Run& run_;
     std::deque<Scope> scopes_;  // all of them: macros refer to theirs
@@ -81,7 +82,6 @@ private:
     Scope* scope_ = nullptr;
     Text* out_ = nullptr;
     std::size_t output_bytes_ = 0;
-    int loop_depth_ = 0;
     const Text* filtered_ = nullptr;  // what a filter without an object is given
 };
 

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/base/json_fault.hpp"
+
 namespace paceline::jinja {
 namespace {
 
@@ -16,7 +18,7 @@ using Json = nlohmann::json;
 /// Called by nlohmann's reader, event by event.
 class Builder : public nlohmann::json_sax<Json> {
 public:
-    explicit Builder(Heap& heap) : heap_{heap} {}
+    Builder(Heap& heap, std::string_view source) : heap_{heap}, source_{source} {}
 
     bool null() override { return put(Value::none()); }
     bool boolean(bool value) override { return put(Value::boolean(value)); }
@@ -50,8 +52,8 @@ public:
     }
     bool parse_error(std::size_t position,
                      const std::string& /*token*/,
-                     const nlohmann::detail::exception& /*error*/) override {
-        return fail("no JSON at byte " + std::to_string(position));
+                     const nlohmann::detail::exception& error) override {
+        return fail("no JSON: " + json_fault(source_, position, error.what()));
     }
 
     Value result = {};
@@ -95,13 +97,14 @@ private:
     }
 
     Heap& heap_;
+    std::string_view source_;
     std::vector<Open> open_;
 };
 
 }  // namespace
 
 Result<Value> json_value(Heap& heap, std::string_view json) {
-    Builder builder{heap};
+    Builder builder{heap, json};
     if (!Json::sax_parse(json, &builder)) return Error{Errc::BadArgument, builder.problem};
     return builder.result;
 }

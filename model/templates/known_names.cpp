@@ -24,15 +24,7 @@ constexpr std::string_view kTests[] = {
 constexpr std::string_view kFunctions[] = {"dict", "namespace", "raise_exception", "range",
                                            "strftime_now"};
 
-constexpr std::string_view kMethods[] = {
-    "capitalize",   "copy",    "count", "endswith", "find",   "get",   "index",      "isalpha",
-    "isdigit",      "isspace", "items", "join",     "keys",   "lower", "lstrip",     "removeprefix",
-    "removesuffix", "replace", "rfind", "rsplit",   "rstrip", "split", "splitlines", "startswith",
-    "strip",        "title",   "upper", "values",   "cycle"};
-
-constexpr std::string_view kChanging[] = {"add",     "append",     "clear",   "extend",
-                                          "insert",  "pop",        "popitem", "remove",
-                                          "reverse", "setdefault", "sort",    "update"};
+constexpr std::string_view kUnsupportedNames[] = {"cycler", "joiner", "lipsum", "self"};
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -49,11 +41,8 @@ bool is_known_test(std::string_view name) {
 bool is_known_function(std::string_view name) {
     return is_in(kFunctions, name);
 }
-bool is_known_method(std::string_view name) {
-    return is_in(kMethods, name) || is_in(kChanging, name);
-}
-bool is_changing_method(std::string_view name) {
-    return is_in(kChanging, name);
+bool is_unsupported_name(std::string_view name) {
+    return is_in(kUnsupportedNames, name);
 }
 
 }  // namespace paceline::jinja

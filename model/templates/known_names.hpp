@@ -1,4 +1,4 @@
-// Which filters, tests, functions, methods and tags there are.
+// Which filters, tests and functions there are; methods are in python_attributes.hpp.
 //
 // A template that uses another name is refused when it is parsed, before a conversation begins; the error has
 // the name.
@@ -12,9 +12,7 @@ namespace paceline::jinja {
 [[nodiscard]] bool is_known_filter(std::string_view name);
 [[nodiscard]] bool is_known_test(std::string_view name);
 [[nodiscard]] bool is_known_function(std::string_view name);
-[[nodiscard]] bool is_known_method(std::string_view name);
-/// One that changes its object: the sandbox of the transformers library forbids it when it is
-/// called, so that a template may have it where it is never reached.
-[[nodiscard]] bool is_changing_method(std::string_view name);
+/// One that jinja2 defines and this engine does not: to read it is an error, not undefined.
+[[nodiscard]] bool is_unsupported_name(std::string_view name);
 
 }  // namespace paceline::jinja

@@ -90,6 +90,7 @@ Value unique(Run& run, const Value& object, const Arguments& given) {
     std::vector<Value> seen, items;
     for (const Value& item : iterate(run, object)) {
         const Value key = sort_key(run, item, values[1], truth(values[0]));
+        if (!is_hashable(run, key)) return run.fail(fmt::format("unique() of {}", type_name(key)));
         const bool known = std::any_of(seen.begin(), seen.end(),
                                        [&](const Value& one) { return equal(run, one, key); });
         if (run.failed()) break;
@@ -149,7 +150,9 @@ Value reversed(Run& run, const Value& object) {
     std::vector<Value> items = iterate(run, object);
     std::reverse(items.begin(), items.end());
     if (object.is(Kind::Text)) return joined(run, Text{}, items);
-    return run.list(std::move(items), ListForm::Iterator);
+    // As jinja2: what cannot be read backwards is made a list first.
+    const bool once = object.is(Kind::List) && object.list().form == ListForm::Iterator;
+    return run.list(std::move(items), once ? ListForm::List : ListForm::Iterator);
 }
 
 Value map(Run& run, const Value& object, const Arguments& given) {

@@ -17,13 +17,14 @@ Value pairs(Run& run, const Dict& dict) {
         if (!run.step()) break;
         items.push_back(run.list({key, value}, ListForm::Tuple));
     }
-    return run.list(std::move(items), ListForm::View);
+    return run.list(std::move(items), ListForm::Items);
 }
 
 Value dict_method(Run& run, const Value& object, std::string_view name, const Arguments& given) {
     const Dict& dict = object.dict();
     if (name == "get") {
         const std::vector<Value> values = bound(run, name, given, {"key", "default"});
+        if (given.positional.empty()) return run.fail("get() needs a key");
         if (run.failed()) return {};
         const Value* found = find(run, dict, values[0]);
         if (found != nullptr) return *found;
@@ -34,7 +35,7 @@ Value dict_method(Run& run, const Value& object, std::string_view name, const Ar
     if (name == "items") return pairs(run, dict);
     std::vector<Value> items;
     for (const auto& [key, value] : dict.items) items.push_back(name == "keys" ? key : value);
-    return run.list(std::move(items), ListForm::View);
+    return run.list(std::move(items), name == "keys" ? ListForm::Keys : ListForm::Values);
 }
 
 Value list_method(Run& run, const Value& object, std::string_view name, const Arguments& given) {

@@ -6,9 +6,13 @@
 namespace paceline::jinja {
 namespace {
 
-bool is_ordered_list(const Value& value) {
-    return value.is(Kind::List) &&
-           (value.list().form == ListForm::List || value.list().form == ListForm::Tuple);
+bool is_set(const List& list) {
+    return list.form == ListForm::Keys || list.form == ListForm::Items;
+}
+
+bool has_item(Run& run, const List& list, const Value& wanted) {
+    return std::any_of(list.items.begin(), list.items.end(),
+                       [&](const Value& item) { return equal(run, item, wanted); });
 }
 
 bool equal_dicts(Run& run, const Dict& a, const Dict& b) {
@@ -21,11 +25,25 @@ bool equal_dicts(Run& run, const Dict& a, const Dict& b) {
 }
 
 bool equal_lists(Run& run, const List& a, const List& b) {
-    if (a.form != b.form || a.items.size() != b.items.size()) return false;
+    if (a.items.size() != b.items.size()) return false;
+    // As Python: keys() and items() are sets, values() and iterators are equal to nothing but themselves.
+    if (is_set(a) && is_set(b)) {
+        return std::all_of(a.items.begin(), a.items.end(), [&](const Value& item) {
+            return !run.failed() && has_item(run, b, item);
+        });
+    }
+    if (a.form != b.form || a.form == ListForm::Values || a.form == ListForm::Iterator)
+        return false;
     for (std::size_t i = 0; i < a.items.size(); ++i) {
         if (!equal(run, a.items[i], b.items[i]) || run.failed()) return false;
     }
     return true;
+}
+
+/// The same function, or the same method of the same object.
+bool equal_callables(const Callable& a, const Callable& b) {
+    return a.name == b.name && a.is_method == b.is_method && a.object.kind() == b.object.kind() &&
+           a.object.address() == b.object.address();
 }
 
 Order order_of(double a, double b) {
@@ -54,7 +72,27 @@ Value type_error(Run& run, std::string_view op, const Value& a, const Value& b) 
         fmt::format("'{}' does not work with {} and {}", op, type_name(a), type_name(b)));
 }
 
+/// A slice of a range is a range: its bounds.
+List::Bounds sliced(
+    Run& run, const List::Bounds& range, std::int64_t begin, std::int64_t end, std::int64_t step) {
+    List::Bounds cut;
+    const auto number_at = [&range](std::int64_t index, std::int64_t& out) {
+        return !__builtin_mul_overflow(index, range.step, &out) &&
+               !__builtin_add_overflow(out, range.start, &out);
+    };
+    const bool fits = number_at(begin, cut.start) && number_at(end, cut.stop) &&
+                      !__builtin_mul_overflow(step, range.step, &cut.step);
+    if (!fits) run.fail("a slice of a range needs numbers of more than 64 bits");
+    return cut;
+}
+
 }  // namespace
+
+bool has_indices(const Value& value) {
+    if (!value.is(Kind::List)) return false;
+    const ListForm form = value.list().form;
+    return form == ListForm::List || form == ListForm::Tuple || form == ListForm::Range;
+}
 
 bool truth(const Value& value) {
     switch (value.kind()) {
@@ -101,9 +139,18 @@ bool equal(Run& run, const Value& a, const Value& b) {
             return a.address() == b.address() || equal_lists(run, a.list(), b.list());
         case Kind::Dict:
             return a.address() == b.address() || equal_dicts(run, a.dict(), b.dict());
+        case Kind::Callable:
+            return equal_callables(a.callable(), b.callable());
         default:
             return a.address() == b.address();
     }
+}
+
+bool is_same(Run& run, const Value& a, const Value& b) {
+    if (a.kind() != b.kind()) return false;
+    const bool by_value = a.is_number() || a.is(Kind::Text) || a.is(Kind::None) ||
+                          (a.is(Kind::Callable) && !a.callable().is_method);
+    return by_value ? equal(run, a, b) : a.address() == b.address();
 }
 
 Order order(Run& run, const Value& a, const Value& b) {
@@ -119,7 +166,9 @@ Order order(Run& run, const Value& a, const Value& b) {
         const int sign = a.text().bytes().compare(b.text().bytes());
         return sign < 0 ? Order::Less : sign > 0 ? Order::Greater : Order::Same;
     }
-    if (is_ordered_list(a) && is_ordered_list(b) && a.list().form == b.list().form) {
+    const bool ordered = a.is(Kind::List) && b.is(Kind::List) && a.list().form == b.list().form &&
+                         (a.list().form == ListForm::List || a.list().form == ListForm::Tuple);
+    if (ordered) {
         const std::vector<Value>&x = a.list().items, &y = b.list().items;
         for (std::size_t i = 0; i < std::min(x.size(), y.size()) && !run.failed(); ++i) {
             if (!equal(run, x[i], y[i])) return order(run, x[i], y[i]);
@@ -218,12 +267,22 @@ std::optional<std::int64_t> length(Run& run, const Value& value) {
     return {};
 }
 
+bool is_hashable(Run& run, const Value& value) {
+    const Run::Level level{run};
+    if (!run.step() || value.is(Kind::Dict)) return false;
+    if (!value.is(Kind::List)) return true;
+    const List& list = value.list();
+    if (list.form != ListForm::Tuple) return list.form != ListForm::List && !is_set(list);
+    return std::all_of(list.items.begin(), list.items.end(),
+                       [&](const Value& item) { return is_hashable(run, item); });
+}
+
 const Value* find(Run& run, const Dict& dict, const Value& key) {
     if (key.is(Kind::Text)) {
         run.step(1 + dict.items.size() / 8);
         return find(dict, key.text().bytes());
     }
-    if (key.is(Kind::List) || key.is(Kind::Dict)) {
+    if (!is_hashable(run, key)) {
         run.fail(fmt::format("{} cannot be a key", type_name(key)));
         return nullptr;
     }
@@ -245,7 +304,7 @@ Value subscript(Run& run, const Value& object, const Value& key) {
     if (object.is(Kind::Dict)) {
         const Value* found = find(run, object.dict(), key);
         if (found != nullptr) return *found;
-    } else if (key.is_whole() && is_ordered_list(object)) {
+    } else if (key.is_whole() && has_indices(object)) {
         const auto index = index_of(key.whole(), object.list().items.size());
         return index ? object.list().items[*index] : Value{};
     } else if (key.is_whole() && object.is(Kind::Text)) {
@@ -254,18 +313,15 @@ Value subscript(Run& run, const Value& object, const Value& key) {
         if (!run.step(starts.size() / 16) || !index) return {};
         return character(run, object.text(), starts, *index);
     }
-    if (key.is(Kind::Text)) {
-        // As jinja2: what is no item may be an attribute.
-        if (!object.is(Kind::Dict)) return attribute(run, object, key.text().bytes());
-        return Value::undefined(&key.text().bytes());
-    }
-    return {};
+    // As jinja2: what is no item may be an attribute, also of a dictionary.
+    return key.is(Kind::Text) ? attribute(run, object, key.text().bytes()) : Value{};
 }
 
 Value slice(Run& run, const Value& object, const Value (&bounds)[3]) {
     const bool is_text = object.is(Kind::Text);
     if (object.is(Kind::Undefined)) return run.fail(undefined_text(object));
-    if (!is_text && !is_ordered_list(object)) return {};
+    if (!is_text && !has_indices(object))
+        return run.fail(fmt::format("{} cannot be sliced", type_name(object)));
     for (const Value& bound : bounds) {
         if (!bound.is(Kind::None) && !bound.is_whole())
             return run.fail("a slice needs whole numbers");
@@ -302,7 +358,11 @@ Value slice(Run& run, const Value& object, const Value (&bounds)[3]) {
         }
         if (__builtin_add_overflow(i, step, &i)) break;
     }
-    return is_text ? run.make(std::move(text)) : run.list(std::move(items), object.list().form);
+    if (is_text) return run.make(std::move(text));
+    List cut{std::move(items), object.list().form};
+    if (cut.form == ListForm::Range)
+        cut.bounds = sliced(run, object.list().bounds, begin, end, step);
+    return run.make(std::move(cut));
 }
 
 }  // namespace paceline::jinja

@@ -8,6 +8,7 @@
 
 #include "ipc/base/utf8.hpp"
 #include "model/templates/characters.hpp"
+#include "model/templates/interpreter.hpp"
 #include "model/templates/operations.hpp"
 
 namespace paceline::jinja {
@@ -20,12 +21,36 @@ std::string escaped(char32_t code) {
     return fmt::format("\\U{:08x}", number);
 }
 
-void append_repr(Run& run, Text& out, const Text& text) {
+/// repr(). A namespace that contains itself is "{...}" the second time, as in Python; nothing else can.
+class ReprWriter {
+public:
+    explicit ReprWriter(Run& run) : run_{run} {}
+    void write(const Value& value);
+    Text take() { return std::move(out_); }
+
+private:
+    void plain(std::string_view text) { run_.append(out_, text, Origin::Template); }
+    void write_text(const Text& text);
+    void write_quoted(const Text& text);
+    void write_items(std::string_view open,
+                     const std::vector<Value>& items,
+                     std::string_view close);
+    void write_list(const List& list);
+    template <class Items, class WriteKey>
+    void write_pairs(const Items& items, const WriteKey& write_key);
+    void write_namespace(const Namespace& space);
+
+    Run& run_;
+    Text out_;
+    std::vector<const Namespace*> open_;  // those that are being written
+};
+
+void ReprWriter::write_quoted(const Text& text) {
     const std::string_view bytes = text.bytes();
     const bool has_single = bytes.find('\'') != bytes.npos;
     const char quote = has_single && bytes.find('"') == bytes.npos ? '"' : '\'';
-    run.append(out, std::string_view{&quote, 1}, Origin::Template);
-    for (std::size_t at = 0; at < bytes.size() && run.step();) {
+    plain(std::string_view{&quote, 1});
+    for (std::size_t at = 0; at < bytes.size() && run_.step();) {
         const utf8::Step step = utf8::first(bytes.substr(at));
         const char32_t code = step.code;
         std::string shown{bytes.substr(at, step.bytes)};
@@ -36,65 +61,115 @@ void append_repr(Run& run, Text& out, const Text& text) {
         } else if (!is_printable(code)) {
             shown = escaped(code);
         }
-        run.append(out, shown, text.origin(at));
+        run_.append(out_, shown, text.origin(at));
         at += step.bytes;
     }
-    run.append(out, std::string_view{&quote, 1}, Origin::Template);
+    plain(std::string_view{&quote, 1});
 }
 
-void append_repr(Run& run, Text& out, const Value& value);
-
-void append_list(Run& run, Text& out, const List& list) {
-    const bool tuple = list.form == ListForm::Tuple;
-    if (!tuple && list.form != ListForm::List) {
-        run.fail("an iterator or a view of a dict is printed; put '| list' behind it");
-        return;
-    }
-    run.append(out, tuple ? "(" : "[", Origin::Template);
-    for (std::size_t i = 0; i < list.items.size() && !run.failed(); ++i) {
-        if (i > 0) run.append(out, ", ", Origin::Template);
-        append_repr(run, out, list.items[i]);
-    }
-    if (tuple && list.items.size() == 1) run.append(out, ",", Origin::Template);
-    run.append(out, tuple ? ")" : "]", Origin::Template);
+void ReprWriter::write_text(const Text& text) {
+    if (text.is_markup()) plain("Markup(");
+    write_quoted(text);
+    if (text.is_markup()) plain(")");
 }
 
-void append_dict(Run& run, Text& out, const Dict& dict) {
-    run.append(out, "{", Origin::Template);
+void ReprWriter::write_items(std::string_view open,
+                             const std::vector<Value>& items,
+                             std::string_view close) {
+    plain(open);
+    for (std::size_t i = 0; i < items.size() && !run_.failed(); ++i) {
+        if (i > 0) plain(", ");
+        write(items[i]);
+    }
+    plain(close);
+}
+
+void ReprWriter::write_list(const List& list) {
+    switch (list.form) {
+        case ListForm::List:
+            return write_items("[", list.items, "]");
+        case ListForm::Tuple:
+            return write_items("(", list.items, list.items.size() == 1 ? ",)" : ")");
+        case ListForm::Range:
+            plain(fmt::format("range({}, {}", list.bounds.start, list.bounds.stop));
+            if (list.bounds.step != 1) plain(fmt::format(", {}", list.bounds.step));
+            return plain(")");
+        case ListForm::Keys:
+            return write_items("dict_keys([", list.items, "])");
+        case ListForm::Values:
+            return write_items("dict_values([", list.items, "])");
+        case ListForm::Items:
+            return write_items("dict_items([", list.items, "])");
+        case ListForm::Iterator:
+            break;
+    }
+    // Python would print its address.
+    run_.fail("an iterator is printed; put '| list' behind it");
+}
+
+template <class Items, class WriteKey>
+void ReprWriter::write_pairs(const Items& items, const WriteKey& write_key) {
+    plain("{");
     bool first = true;
-    for (const auto& [key, value] : dict.items) {
-        if (!first) run.append(out, ", ", Origin::Template);
+    for (const auto& [key, value] : items) {
+        if (!first) plain(", ");
         first = false;
-        append_repr(run, out, key);
-        run.append(out, ": ", Origin::Template);
-        append_repr(run, out, value);
-        if (run.failed()) return;
+        write_key(key);
+        plain(": ");
+        write(value);
+        if (run_.failed()) return;
     }
-    run.append(out, "}", Origin::Template);
+    plain("}");
 }
 
-void append_repr(Run& run, Text& out, const Value& value) {
-    const Run::Level level{run};
-    if (!run.step()) return;
+void ReprWriter::write_namespace(const Namespace& space) {
+    plain("<Namespace ");
+    if (std::find(open_.begin(), open_.end(), &space) != open_.end()) {
+        plain("{...}");
+    } else {
+        open_.push_back(&space);
+        // The names may be the keys of a user's dictionary.
+        write_pairs(space.names, [this](const std::string& name) {
+            write_quoted(Text{name, Origin::User});
+        });
+        open_.pop_back();
+    }
+    plain(">");
+}
+
+void ReprWriter::write(const Value& value) {
+    const Run::Level level{run_};
+    if (!run_.step()) return;
     switch (value.kind()) {
         case Kind::Text:
-            return append_repr(run, out, value.text());
+            return write_text(value.text());
         case Kind::List:
-            return append_list(run, out, value.list());
+            return write_list(value.list());
         case Kind::Dict:
-            return append_dict(run, out, value.dict());
+            return write_pairs(value.dict().items, [this](const Value& key) { write(key); });
         case Kind::Undefined:
-            return run.append(out, "Undefined", Origin::Template);
+            return plain("Undefined");
         case Kind::None:
-            return run.append(out, "None", Origin::Template);
+            return plain("None");
         case Kind::Bool:
-            return run.append(out, value.whole() != 0 ? "True" : "False", Origin::Template);
+            return plain(value.whole() != 0 ? "True" : "False");
         case Kind::Int:
-            return run.append(out, std::to_string(value.whole()), Origin::Template);
+            return plain(std::to_string(value.whole()));
         case Kind::Float:
-            return run.append(out, float_text(value.real()), Origin::Template);
-        default:
-            run.fail(fmt::format("{} cannot be printed", type_name(value)));
+            return plain(float_text(value.real()));
+        case Kind::Namespace:
+            return write_namespace(value.space());
+        case Kind::Macro:
+            plain("<Macro ");
+            write_quoted(Text{value.macro().statement->name, Origin::Template});
+            return plain(">");
+        case Kind::Loop:
+            return plain(fmt::format("<LoopContext {}/{}>", value.loop().index + 1,
+                                     value.loop().items->size()));
+        case Kind::Callable:
+            run_.fail(fmt::format("the {} '{}' cannot be printed",
+                                  value.callable().is_method ? "method" : "function",
+                                  value.callable().name));
     }
 }
 
@@ -113,7 +188,7 @@ private:
     }
     void write_text(const Text& text);
     void write_character(char32_t code, std::string_view bytes, Origin origin);
-    void write_list(const List& list);
+    void write_list(const Value& value);
     void write_dict(const Dict& dict);
     void write_key(const Value& key);
 
@@ -160,9 +235,10 @@ void JsonWriter::write_text(const Text& text) {
     plain("\"");
 }
 
-void JsonWriter::write_list(const List& list) {
-    if (list.form == ListForm::Iterator || list.form == ListForm::View) {
-        run_.fail("an iterator or a view of a dict has no JSON; put '| list' before '| tojson'");
+void JsonWriter::write_list(const Value& value) {
+    const List& list = value.list();
+    if (list.form != ListForm::List && list.form != ListForm::Tuple) {
+        run_.fail(fmt::format("{} has no JSON; put '| list' before '| tojson'", type_name(value)));
         return;
     }
     if (list.items.empty()) return plain("[]");
@@ -224,7 +300,7 @@ void JsonWriter::write(const Value& value) {
         case Kind::Text:
             return write_text(value.text());
         case Kind::List:
-            return write_list(value.list());
+            return write_list(value);
         case Kind::Dict:
             return write_dict(value.dict());
         case Kind::None:
@@ -270,9 +346,10 @@ std::string float_text(double value) {
 
 Text as_text(Run& run, const Value& value) {
     if (value.is(Kind::Text)) return value.text();
-    Text out;
-    if (!value.is(Kind::Undefined)) append_repr(run, out, value);
-    return out;
+    if (value.is(Kind::Undefined)) return {};
+    ReprWriter writer{run};
+    writer.write(value);
+    return writer.take();
 }
 
 Text as_json(Run& run, const Value& value, const JsonStyle& style) {

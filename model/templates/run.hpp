@@ -5,12 +5,12 @@
 // One thread; owned by the interpreter.
 #pragma once
 
-#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "model/templates/time_format.hpp"
 #include "model/templates/value.hpp"
 
 namespace paceline::jinja {
@@ -25,7 +25,7 @@ struct Limits {
 
 class Run {
 public:
-    Run(const Limits& limits, const std::tm& now) : limits_{limits}, now_{now} {}
+    Run(const Limits& limits, const LocalTime& now) : limits_{limits}, now_{now} {}
 
     [[nodiscard]] bool failed() const { return failure_.has_value(); }
     [[nodiscard]] const Error& failure() const { return *failure_; }
@@ -33,7 +33,7 @@ public:
     Value fail(std::string what);
     /// Where the template is, for messages.
     void at_line(int line) { line_ = line; }
-    [[nodiscard]] const std::tm& now() const { return now_; }
+    [[nodiscard]] const LocalTime& now() const { return now_; }
     [[nodiscard]] const Limits& limits() const { return limits_; }
 
     /// Counts work; false once there is too much of it, or after another failure.
@@ -71,7 +71,7 @@ private:
     void enter();
 
     Limits limits_;
-    std::tm now_;
+    LocalTime now_;
     Heap heap_;
     std::optional<Error> failure_;
     std::uint64_t steps_ = 0;

@@ -2,7 +2,7 @@
 
 #include "ipc/base/utf8.hpp"
 #include "model/templates/interpreter.hpp"
-#include "model/templates/parser.hpp"
+#include "model/templates/parsing/parser.hpp"
 
 namespace paceline::jinja {
 
@@ -21,7 +21,7 @@ Result<Template> Template::parse(std::string_view source) {
 }
 
 Result<Text> Template::render(const Variables& variables,
-                              const std::tm& now,
+                              const LocalTime& now,
                               const Limits& limits) const {
     Run run{limits, now};
     Interpreter interpreter{run, variables.values()};

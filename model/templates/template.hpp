@@ -43,7 +43,7 @@ public:
     /// What the template prints for `variables`. `now` is for strftime_now().
     /// Errors: Unsupported with the line: a limit, what Python would raise, raise_exception().
     [[nodiscard]] Result<Text> render(const Variables& variables,
-                                      const std::tm& now,
+                                      const LocalTime& now,
                                       const Limits& limits = {}) const;
 
 private:

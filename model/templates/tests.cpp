@@ -3,6 +3,7 @@
 
 #include "model/templates/builtins.hpp"
 #include "model/templates/operations.hpp"
+#include "model/templates/printing.hpp"
 
 namespace paceline::jinja {
 namespace {
@@ -21,35 +22,27 @@ std::string_view operator_of(std::string_view name) {
 }
 
 bool is_case(Run& run, const Value& object, Case wanted) {
-    if (!object.is(Kind::Text)) {
-        run.fail("the test needs a text");
-        return false;
-    }
-    const Text& text = object.text();
+    const Text text = as_text(run, object);
     const Case other = wanted == Case::Lower ? Case::Upper : Case::Lower;
     // As Python: no character of the other case, and at least one of this.
     return in_case(text, wanted).bytes() == text.bytes() &&
            in_case(text, other).bytes() != text.bytes();
 }
 
-bool whole_test(Run& run, std::string_view name, const Value& object, const Arguments& given) {
-    if (!object.is_whole()) {
-        run.fail(fmt::format("the test '{}' needs a whole number", name));
-        return false;
-    }
-    if (name != "divisibleby") return (object.whole() % 2 != 0) == (name == "odd");
-    if (given.positional.size() != 1 || !given.positional[0].is_whole() ||
-        given.positional[0].whole() == 0) {
-        run.fail("the test 'divisibleby' needs a number that is not zero");
-        return false;
-    }
-    return given.positional[0].whole() == -1 || object.whole() % given.positional[0].whole() == 0;
+/// even, odd, divisibleby: what is left of a division.
+bool rest_test(Run& run, std::string_view name, const Value& object, const Arguments& given) {
+    const std::vector<Value> values = bound(run, name, given, {"num"});
+    const bool by_two = name != "divisibleby";
+    if (by_two && !(given.positional.empty() && given.keywords.empty()))
+        run.fail(fmt::format("the test '{}' takes no argument", name));
+    if (run.failed()) return false;
+    const Value rest = arithmetic(run, "%", object, by_two ? Value::integer(2) : values[0]);
+    return !run.failed() && equal(run, rest, Value::integer(name == "odd" ? 1 : 0));
 }
 
 bool is_sequence(const Value& value) {
-    const bool ordered = value.is(Kind::List) && (value.list().form == ListForm::List ||
-                                                  value.list().form == ListForm::Tuple);
-    return ordered || value.is(Kind::Text) || value.is(Kind::Dict) || value.is(Kind::Undefined);
+    return has_indices(value) || value.is(Kind::Text) || value.is(Kind::Dict) ||
+           value.is(Kind::Undefined);
 }
 
 bool type_test(std::string_view name, const Value& value) {
@@ -75,20 +68,19 @@ bool type_test(std::string_view name, const Value& value) {
 
 bool apply_test(Run& run, std::string_view name, const Value& object, const Arguments& given) {
     const std::string_view op = operator_of(name);
-    const bool is_same = name == "sameas";
-    if (!op.empty() || is_same) {
+    const bool by_identity = name == "sameas";
+    if (!op.empty() || by_identity) {
         if (given.positional.size() != 1 || !given.keywords.empty()) {
             run.fail(fmt::format("the test '{}' takes one argument", name));
             return false;
         }
         const Value& other = given.positional[0];
-        if (!is_same) return compare(run, op, object, other);
-        return object.kind() == other.kind() && equal(run, object, other);
+        return by_identity ? is_same(run, object, other) : compare(run, op, object, other);
     }
     if (name == "lower" || name == "upper")
         return is_case(run, object, name == "lower" ? Case::Lower : Case::Upper);
     if (name == "even" || name == "odd" || name == "divisibleby")
-        return whole_test(run, name, object, given);
+        return rest_test(run, name, object, given);
     if (!given.positional.empty() || !given.keywords.empty()) {
         run.fail(fmt::format("the test '{}' takes no argument", name));
         return false;

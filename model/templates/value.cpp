@@ -5,6 +5,26 @@ namespace {
 
 constexpr std::size_t kOverhead = 64;
 
+const char* type_name(ListForm form) {
+    switch (form) {
+        case ListForm::List:
+            return "list";
+        case ListForm::Tuple:
+            return "tuple";
+        case ListForm::Range:
+            return "range";
+        case ListForm::Iterator:
+            return "generator";
+        case ListForm::Keys:
+            return "dict_keys";
+        case ListForm::Values:
+            return "dict_values";
+        case ListForm::Items:
+            return "dict_items";
+    }
+    return "";
+}
+
 }  // namespace
 
 Value Heap::add(Text text) {
@@ -52,10 +72,7 @@ const char* type_name(const Value& value) {
         case Kind::Text:
             return "str";
         case Kind::List:
-            return value.list().form == ListForm::Tuple      ? "tuple"
-                   : value.list().form == ListForm::Iterator ? "generator"
-                   : value.list().form == ListForm::View     ? "dict view"
-                                                             : "list";
+            return type_name(value.list().form);
         case Kind::Dict:
             return "dict";
         case Kind::Namespace:

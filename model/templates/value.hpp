@@ -30,7 +30,7 @@ enum class Kind : std::uint8_t {
     Int,
     Float,
     Text,
-    List,  // also tuples, iterators and views: List::form
+    List,  // also tuples, ranges, iterators and views: List::form
     Dict,
     Namespace,
     Macro,
@@ -56,7 +56,7 @@ public:
     static Value of(const Dict* dict) { return at(Kind::Dict, dict); }
     static Value of(Namespace* space) { return at(Kind::Namespace, space); }
     static Value of(const Macro* macro) { return at(Kind::Macro, macro); }
-    static Value of(const Loop* loop) { return at(Kind::Loop, loop); }
+    static Value of(Loop* loop) { return at(Kind::Loop, loop); }
     static Value of(const Callable* callable) { return at(Kind::Callable, callable); }
 
     [[nodiscard]] Kind kind() const { return kind_; }
@@ -75,7 +75,7 @@ public:
         return *const_cast<Namespace*>(as<const Namespace>());
     }
     [[nodiscard]] const Macro& macro() const { return *as<const Macro>(); }
-    [[nodiscard]] const Loop& loop() const { return *as<const Loop>(); }
+    [[nodiscard]] Loop& loop() const { return *const_cast<Loop*>(as<const Loop>()); }
     [[nodiscard]] const Callable& callable() const { return *as<const Callable>(); }
     /// Of Undefined; may be nullptr.
     [[nodiscard]] const std::string* name() const { return as<const std::string>(); }
@@ -109,14 +109,22 @@ private:
 enum class ListForm : std::uint8_t {
     List,
     Tuple,
+    Range,     // what range() gives: numbers, listed, and their List::bounds
     Iterator,  // what map() and select() give: true, without length, read once
-    View       // what items() gives: with length, without index
+    Keys,      // what keys(), values() and items() give: views with length, without index
+    Values,
+    Items
 };
 
 struct List {
+    struct Bounds {
+        std::int64_t start = 0, stop = 0, step = 1;
+    };
+
     std::vector<Value> items;
     ListForm form = ListForm::List;
     bool consumed = false;  // an Iterator that was read
+    Bounds bounds = {};     // of a Range
 };
 
 /// In the order of insertion. Few keys: looked up one by one.
@@ -128,10 +136,10 @@ struct Namespace {
     std::vector<std::pair<std::string, Value>> names;
 };
 
+/// One for all rounds of a loop: where a namespace keeps it, it goes on counting.
 struct Loop {
     std::size_t index = 0;  // from 0
     const std::vector<Value>* items = nullptr;
-    int depth = 1;
 };
 
 /// `name` is one of known_names.hpp.

@@ -1,7 +1,7 @@
 #include "model/tokenizer/chat_template.hpp"
 
 #include <algorithm>
-#include <array>
+#include <ctime>
 
 #include "model/templates/json_value.hpp"
 #include "model/tokenizer/chat_messages.hpp"
@@ -26,13 +26,24 @@ Value as_value(jinja::Variables& variables, const ChatMessage& message) {
     return jinja::with_known_role(variables.heap(), variables.heap().add(std::move(dict)));
 }
 
-/// "<|word|>" in `text` from `at` on; empty: none.
-std::string_view next_control_text(std::string_view text, std::size_t& at) {
-    while ((at = text.find("<|", at)) != text.npos) {
-        const std::size_t end = text.find("|>", at + 2);
-        const std::string_view word = text.substr(at, end == text.npos ? end : end + 2 - at);
+/// Whether `text` is written as control tokens usually are: "<|word|>".
+bool looks_like_control(std::string_view text) {
+    return text.size() > 4 && text.starts_with("<|") && text.ends_with("|>") &&
+           text.find_first_of(" \n") == text.npos;
+}
+
+/// The next "<|word|>" in `text` from `at` on that the template wrote itself; empty: none.
+std::string_view next_control_text(const jinja::Text& text, std::size_t& at) {
+    const std::string_view bytes = text.bytes();
+    while ((at = bytes.find("<|", at)) != bytes.npos) {
+        const std::size_t end = bytes.find("|>", at + 2);
+        if (end == bytes.npos) break;
+        const std::string_view word = bytes.substr(at, end + 2 - at);
+        const std::string_view origins = std::string_view{text.origins()}.substr(at, word.size());
         at += 2;
-        if (end != text.npos && word.find_first_of(" \n", 0) == word.npos) return word;
+        if (looks_like_control(word) &&
+            origins.find(static_cast<char>(Origin::User)) == origins.npos)
+            return word;
     }
     return {};
 }
@@ -45,15 +56,18 @@ Result<jinja::Text> fit_to_print(Result<jinja::Text> text) {
 
 }  // namespace
 
-std::tm local_time() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    localtime_r(&now, &local);
+jinja::LocalTime local_time() {
+    std::timespec now{};
+    std::timespec_get(&now, TIME_UTC);
+    jinja::LocalTime local{.calendar = {}, .microseconds = static_cast<int>(now.tv_nsec / 1000)};
+    localtime_r(&now.tv_sec, &local.calendar);
     return local;
 }
 
-ChatTemplate::ChatTemplate(jinja::Template parsed, const TokenizerData& data)
-    : template_{std::move(parsed)} {
+ChatTemplate::ChatTemplate(jinja::Template parsed,
+                           const TokenizerData& data,
+                           const ChatSources& sources)
+    : template_{std::move(parsed)}, tokens_place_{sources.tokens_place} {
     const std::pair<const char*, std::optional<TokenId>> named[] = {{"bos_token", data.bos},
                                                                     {"eos_token", data.eos},
                                                                     {"unk_token", data.unknown},
@@ -62,6 +76,11 @@ ChatTemplate::ChatTemplate(jinja::Template parsed, const TokenizerData& data)
         if (token && *token >= 0 && static_cast<std::size_t>(*token) < data.tokens.size())
             special_.emplace_back(name, data.tokens[static_cast<std::size_t>(*token)]);
     }
+    for (std::size_t token = 0; token < data.tokens.size(); ++token) {
+        const TokenKind kind = token < data.kinds.size() ? data.kinds[token] : TokenKind::Normal;
+        if (kind == TokenKind::Normal && looks_like_control(data.tokens[token]))
+            ordinary_.push_back(data.tokens[token]);
+    }
 }
 
 Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data, const ChatSources& sources) {
@@ -69,42 +88,33 @@ Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data, const ChatSou
         return Error{Errc::Unsupported,
                      "there is no chat template (" + sources.place + ")" + std::string{kWithoutIt}};
     }
-    const auto refused = [](const Error& error) {
-        return Error{error.code, error.what + std::string{kWithoutIt}};
-    };
     Result<jinja::Template> parsed = jinja::Template::parse(data.chat_template);
-    if (!parsed)
-        return refused({parsed.error().code, visible(parsed.error().what, kLineShownBytesMax)});
-    ChatTemplate chat{std::move(parsed).value(), data};
-    if (Status fits = chat.check_control_tokens(data, sources); !fits) return refused(fits.error());
+    if (!parsed) {
+        return Error{parsed.error().code,
+                     visible(parsed.error().what, kLineShownBytesMax) + std::string{kWithoutIt}};
+    }
+    ChatTemplate chat{std::move(parsed).value(), data, sources};
     for (const auto& [name, text] : sources.more) {
         if (name == kForTools) chat.for_tools_ = jinja::Template::parse(text);
     }
     return chat;
 }
 
-/// Renders a message: what looks like a control token and is in the vocabulary must be one.
-Status ChatTemplate::check_control_tokens(const TokenizerData& data,
-                                          const ChatSources& sources) const {
-    const Result<jinja::Text> text = render(std::array{ChatMessage{"user", "x"}}, std::tm{});
-    if (!text) return text.error();
-    for (std::size_t at = 0;;) {
-        const std::string_view word = next_control_text(text.value().bytes(), at);
-        if (word.empty()) return {};
-        const auto found = std::find(data.tokens.begin(), data.tokens.end(), word);
-        if (found == data.tokens.end()) continue;
-        const auto token = static_cast<std::size_t>(found - data.tokens.begin());
-        const TokenKind kind = token < data.kinds.size() ? data.kinds[token] : TokenKind::Normal;
-        if (kind == TokenKind::Normal) {
-            return Error{Errc::BadFile, "the chat template writes " + std::string{word} +
-                                            ", which is no control token of " +
-                                            sources.tokens_place};
-        }
+/// What looks like a control token and is in the vocabulary must be one: else the model would read it as words.
+Status ChatTemplate::check_control_tokens(const jinja::Text& text) const {
+    for (std::size_t at = 0; !ordinary_.empty();) {
+        const std::string_view word = next_control_text(text, at);
+        if (word.empty()) break;
+        if (std::find(ordinary_.begin(), ordinary_.end(), word) == ordinary_.end()) continue;
+        return Error{Errc::BadFile, "the chat template writes " + std::string{word} +
+                                        ", which is no control token of " + tokens_place_ +
+                                        std::string{kWithoutIt}};
     }
+    return {};
 }
 
 Result<jinja::Text> ChatTemplate::render(std::span<const ChatMessage> messages,
-                                         const std::tm& now,
+                                         const jinja::LocalTime& now,
                                          std::string_view tools) const {
     jinja::Variables variables;
     jinja::List list;
@@ -121,7 +131,7 @@ void ChatTemplate::add_specials(jinja::Variables& variables) const {
 
 Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
                                               std::string_view tools,
-                                              const std::tm& now) const {
+                                              const jinja::LocalTime& now) const {
     jinja::Variables variables;
     const Result<Value> list = chat_messages(variables.heap(), messages);
     if (!list) return fit_to_print(list.error());
@@ -132,7 +142,7 @@ Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
 /// With the template for tools, if there are some and it has one.
 Result<jinja::Text> ChatTemplate::render_with(jinja::Variables& variables,
                                               std::string_view tools,
-                                              const std::tm& now) const {
+                                              const jinja::LocalTime& now) const {
     Value tool_list = Value::none();
     if (!tools.empty()) {
         const Result<Value> parsed = jinja::json_value(variables.heap(), tools);
@@ -150,12 +160,15 @@ Result<jinja::Text> ChatTemplate::render_with(jinja::Variables& variables,
         return fit_to_print(Error{error.code, "with tools (tool_use): " + error.what});
     }
     const jinja::Template& chosen = own ? for_tools_->value() : template_;
-    return fit_to_print(chosen.render(variables, now));
+    Result<jinja::Text> text = fit_to_print(chosen.render(variables, now));
+    if (!text) return text;
+    if (Status fits = check_control_tokens(text.value()); !fits) return fits.error();
+    return text;
 }
 
 Result<std::vector<TokenId>> ChatTemplate::encode(const Tokenizer& tokenizer,
                                                   std::span<const ChatMessage> messages,
-                                                  const std::tm& now) const {
+                                                  const jinja::LocalTime& now) const {
     const Result<jinja::Text> text = render(messages, now);
     if (!text) return text.error();
     return paceline::encode(tokenizer, text.value());

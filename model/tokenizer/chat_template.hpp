@@ -6,7 +6,6 @@
 // Immutable, any thread.
 #pragma once
 
-#include <ctime>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,45 +25,46 @@ struct ChatMessage {
     std::string content;
 };
 
-/// Today, for templates that ask for the date.
-[[nodiscard]] std::tm local_time();
+/// Now, for templates that ask for the date.
+[[nodiscard]] jinja::LocalTime local_time();
 
 class ChatTemplate {
 public:
-    /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the line);
-    /// it cannot render a single message of a user. BadFile: it writes a control token that the
-    /// vocabulary has as an ordinary one.
+    /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the line).
+    /// Nothing is rendered: whether the template refuses a conversation depends on that conversation.
     /// One for tools that cannot be used is refused when it is asked for.
     static Result<ChatTemplate> make(const TokenizerData& data, const ChatSources& sources = {});
 
     /// The conversation, ending with the opening of the assistant's turn. `tools`: a list of them in JSON, or empty.
     /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit;
-    /// BadArgument: the tools are no list.
+    /// BadArgument: the tools are no list; BadFile: the template writes a control token that the vocabulary has as
+    /// an ordinary one.
     [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
-                                             const std::tm& now,
+                                             const jinja::LocalTime& now,
                                              std::string_view tools = {}) const;
     /// A conversation in the JSON of chat APIs (chat_messages.hpp).
     /// Errors: also BadArgument: no JSON, or not of that form.
     [[nodiscard]] Result<jinja::Text> render_json(std::string_view messages,
                                                   std::string_view tools,
-                                                  const std::tm& now) const;
+                                                  const jinja::LocalTime& now) const;
     /// Its token ids.
     [[nodiscard]] Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
                                                       std::span<const ChatMessage> messages,
-                                                      const std::tm& now) const;
+                                                      const jinja::LocalTime& now) const;
 
 private:
-    ChatTemplate(jinja::Template parsed, const TokenizerData& data);
-    [[nodiscard]] Status check_control_tokens(const TokenizerData& data,
-                                              const ChatSources& sources) const;
+    ChatTemplate(jinja::Template parsed, const TokenizerData& data, const ChatSources& sources);
+    [[nodiscard]] Status check_control_tokens(const jinja::Text& text) const;
     void add_specials(jinja::Variables& variables) const;
     [[nodiscard]] Result<jinja::Text> render_with(jinja::Variables& variables,
                                                   std::string_view tools,
-                                                  const std::tm& now) const;
+                                                  const jinja::LocalTime& now) const;
 
     jinja::Template template_;
     std::optional<Result<jinja::Template>> for_tools_;          // nothing: the same for all
     std::vector<std::pair<std::string, std::string>> special_;  // "bos_token" and its text
+    std::vector<std::string> ordinary_;  // tokens of the form <|word|> that are no control tokens
+    std::string tokens_place_;           // where the vocabulary is, for messages
 };
 
 /// The ids of a rendered text, or of the part of one that follows the token `after`.

@@ -75,6 +75,12 @@ constexpr std::string_view kPieces[] = {"{{ ",
                                         "loop.nextitem",
                                         "namespace(x=1)",
                                         "range(3)",
+                                        "range(9, 0, -2)",
+                                        ".name",
+                                        "varargs",
+                                        "kwargs",
+                                        "strftime_now('%-d%5Y%Q')",
+                                        ".keys()",
                                         "none",
                                         "true",
                                         "1",
@@ -157,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     limits.steps = 20'000;
     limits.output_bytes = 1U << 16U;
     limits.memory_bytes = 1U << 20U;
-    const Result<jinja::Text> text = parsed.value().render(variables, std::tm{}, limits);
+    const Result<jinja::Text> text = parsed.value().render(variables, jinja::LocalTime{}, limits);
     if (!text) {
         check(text.error());
         return 0;

@@ -53,8 +53,10 @@ class Split(unittest.TestCase):
 class Reading(WithFolder):
     def test_the_forms_of_known_data_sets_are_read(self):
         path = self.file("a.jsonl", {"prompt": "p"}, {"turns": ["t", "u"]}, {"question": "q"},
-                         {"text": "x"}, {"prompt": "\n\n"})
-        self.assertEqual(read_texts(path), ["p", "t", "q", "x", "\n\n"])
+                         {"text": "x"}, {"prompt": "\n\n"},
+                         {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "m"},
+                                       {"role": "assistant", "content": "a"}]})
+        self.assertEqual(read_texts(path), ["p", "t", "q", "x", "\n\n", "m"])
         packed = self.folder / "a.jsonl.gz"
         packed.write_bytes(gzip.compress(path.read_bytes()))
         self.assertEqual(read_rows(packed), read_rows(path))

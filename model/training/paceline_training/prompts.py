@@ -1,7 +1,8 @@
 """Prompt files: reading, the split rule, and prompts that must not be trained on.
 
-A prompt file has a JSON object per line. What is asked is the first of "prompt" (text), "turns"
-(its first text), "question" and "text" that it has, as the program reads it too.
+A prompt file has a JSON object per line. What is asked is the first of "prompt" (text), "messages" (of a
+conversation the user's first message), "turns" (its first text), "question" and "text" that it has. The
+program reads the same keys, and a conversation whole.
 
 The split rule never changes: a prompt is held out when the first byte of the SHA-256 of its text
 (stripped, UTF-8) is below HELD_OUT_BYTES, that is about one in ten. Text means the task as its
@@ -39,9 +40,12 @@ def read_rows(path: Path) -> list[dict]:
 
 def text_of(row: dict) -> str | None:
     """What a row asks; None for a row without any of the fields."""
-    for key in ("prompt", "turns", "question", "text"):
+    for key in ("prompt", "messages", "turns", "question", "text"):
         value = row.get(key)
-        if isinstance(value, list) and value:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = next((message.get("content") for message in value
+                          if isinstance(message, dict) and message.get("role") == "user"), None)
+        elif isinstance(value, list) and value:
             value = value[0]
         if isinstance(value, str):
             return value
@@ -54,7 +58,7 @@ def read_texts(path: Path) -> list[str]:
     for number, row in enumerate(read_rows(path), 1):
         text = text_of(row)
         if text is None:
-            raise ValueError(f"{path}: row {number} has none of prompt, turns, question, text: "
+            raise ValueError(f"{path}: row {number} has none of prompt, messages, turns, question, text: "
                              f"{json.dumps(row)[:80]}")
         texts.append(text)
     return texts

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ipc/base/json_fault.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -17,6 +18,8 @@ using nlohmann::json;
 /// Builds the document from the parser's events, and stops it at the first thing that is refused.
 class Builder : public nlohmann::json_sax<json> {
 public:
+    explicit Builder(std::string_view source) : source_{source} {}
+
     json root;
     std::string complaint;
 
@@ -42,8 +45,8 @@ public:
     }
     bool parse_error(std::size_t position,
                      const std::string& /*token*/,
-                     const nlohmann::detail::exception& /*error*/) override {
-        return refuse(fmt::format("is not JSON (at byte {})", position));
+                     const nlohmann::detail::exception& error) override {
+        return refuse("is not JSON: " + json_fault(source_, position, error.what()));
     }
 
 private:
@@ -76,6 +79,7 @@ private:
         return true;
     }
 
+    std::string_view source_;
     std::vector<json*> open_;  // the objects and arrays that have begun; nothing moves an open one
     json* member_ = nullptr;   // where the value of the last key goes
 };
@@ -95,7 +99,7 @@ Result<std::optional<std::string>> read_text_file(const std::string& path, std::
 }
 
 Result<json> parse_json_object(std::string_view text, const std::string& file) {
-    Builder builder;
+    Builder builder{text};
     const bool whole = json::sax_parse(text.begin(), text.end(), &builder);
     if (!whole) return Error{Errc::BadFile, file + " " + builder.complaint};
     if (!builder.root.is_object()) {

@@ -175,8 +175,8 @@ TEST_CASE("further chat templates come from a list, or from files beside chat_te
     CHECK(more(file) == Named{{"rag", "with {{ documents }}"}, {"tool_use", "with {{ tools }}"}});
     const ChatTemplate chat =
         ChatTemplate::make(file.tokenizer(), file.contents().parts.chat).value();
-    CHECK(chat.render_json("[]", "", std::tm{}).value().bytes() == "plain");
-    CHECK(chat.render_json("[]", "[1]", std::tm{}).value().bytes() == "with [1]");
+    CHECK(chat.render_json("[]", "", jinja::LocalTime{}).value().bytes() == "plain");
+    CHECK(chat.render_json("[]", "[1]", jinja::LocalTime{}).value().bytes() == "with [1]");
 }
 
 TEST_CASE("a folder without a template is told where one would be, not where GGUF files have it") {

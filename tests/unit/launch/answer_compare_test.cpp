@@ -179,6 +179,57 @@ TEST_CASE("prompts are read from the files of the usual benchmarks") {
     }
 }
 
+TEST_CASE("a conversation is read with its roles, up to the last message that the model answers") {
+    const auto prompts = parse_prompts(
+        R"({"id": "a", "messages": [{"role": "system", "content": "S"}, {"content": "U", "role": "user"},)"
+        R"( {"role": "assistant", "content": "A"}]})"
+        "\n"
+        R"({"prompt": [{"role": "user", "content": "U"}], "tools": [{"name": "f"}]})"
+        "\n"
+        R"({"prompt": "P", "messages": [{"role": "user", "content": "U"}]})",
+        "set.jsonl");
+    REQUIRE_MESSAGE(prompts.ok(), (prompts.ok() ? "" : prompts.error().what));
+    REQUIRE(prompts.value().size() == 3);
+    CHECK(prompts.value()[0].text.empty());
+    CHECK(prompts.value()[0].messages ==
+          R"([{"role":"system","content":"S"},{"content":"U","role":"user"}])");
+    CHECK(prompts.value()[1].messages == R"([{"role":"user","content":"U"}])");
+    CHECK(prompts.value()[1].tools == R"([{"name":"f"}])");
+    CHECK(prompts.value()[2].text == "P");
+    CHECK(prompts.value()[2].messages.empty());
+}
+
+TEST_CASE("a line that is no prompt is refused with the reason") {
+    const auto why = [](const std::string& line) {
+        const auto wrong = parse_prompts("{\"prompt\": \"Hi\"}\n" + line, "set.jsonl");
+        return wrong.ok() ? std::string{} : wrong.error().what;
+    };
+    CHECK(why(R"({"prompt": NaN})") ==
+          "set.jsonl:2: not a JSON object: byte 12: NaN is not JSON; write null or a number");
+    CHECK(why(R"({"prompt": "x", "score": -Infinity})").find("Infinity is not JSON") !=
+          std::string::npos);
+    CHECK(why(R"({"prompt": "\ud83d"})").find("\\ud83d is half of a surrogate pair") !=
+          std::string::npos);
+    CHECK(why(R"({"prompt": "\ude00"})").find("\\ude00 is half of a surrogate pair") !=
+          std::string::npos);
+    CHECK(why("{\"prompt\": \"caf\xe9\"}") ==
+          "set.jsonl:2: not a JSON object: byte 16 (0xe9) is not UTF-8");
+    CHECK(why(R"({"prompt": "x")").find("not a JSON object: byte 15: unexpected end of input") !=
+          std::string::npos);
+    CHECK(why(R"({"prompt": 1e999})").find("overflow") != std::string::npos);
+    CHECK(why("[1]") == "set.jsonl:2: not a JSON object, but a list");
+    CHECK(why("{\"a\": " + std::string(200, '[') + std::string(200, ']') + "}") ==
+          "set.jsonl:2: JSON of more than 100 levels");
+    CHECK(why(R"({"messages": [{"from": "human", "value": "x"}]})") ==
+          "set.jsonl:2: \"messages\"[0] is no message such as "
+          "{\"role\": \"user\", \"content\": \"Hello\"}");
+    CHECK(
+        why(R"({"messages": [{"role": "assistant", "content": "x"}]})").find("nothing is asked") !=
+        std::string::npos);
+    CHECK(why(R"({"conversations": []})").find("no list under \"messages\" such as [{") !=
+          std::string::npos);
+}
+
 TEST_CASE("the built-in prompts are sixteen different ones") {
     const auto prompts = built_in_prompts();
     REQUIRE(prompts.size() == 16);

@@ -60,11 +60,10 @@ TEST_CASE("depth is limited, in the source and while rendering") {
               "levels"));
 }
 
-TEST_CASE("values that refer to each other in a circle are freed, and cannot be printed") {
+TEST_CASE("values that refer to each other in a circle are freed") {
     CHECK(testing::rendered(
               "{% set n = namespace() %}{% set n.self = n %}{{ n.self.self is defined }}") ==
           "True");
-    CHECK(has(failure("{% set n = namespace() %}{% set n.l = [n] %}{{ n.l }}"), "Namespace"));
 }
 
 }  // namespace paceline

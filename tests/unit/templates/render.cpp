@@ -7,7 +7,7 @@
 
 namespace paceline::testing {
 
-std::tm fixture_time() {
+jinja::LocalTime fixture_time() {
     std::tm now{};
     now.tm_year = 126;
     now.tm_mon = 2;
@@ -17,7 +17,7 @@ std::tm fixture_time() {
     now.tm_sec = 7;
     now.tm_wday = 1;
     now.tm_yday = 67;
-    return now;
+    return {.calendar = now, .microseconds = 42};
 }
 
 Result<jinja::Text> render(std::string_view source,

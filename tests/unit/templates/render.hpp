@@ -8,8 +8,8 @@
 
 namespace paceline::testing {
 
-/// Monday, 9 March 2026, 14:05:07: what the fixtures were made with.
-[[nodiscard]] std::tm fixture_time();
+/// Monday, 9 March 2026, 14:05:07.000042: what the fixtures were made with.
+[[nodiscard]] jinja::LocalTime fixture_time();
 
 /// `variables` is a JSON object.
 [[nodiscard]] Result<jinja::Text> render(std::string_view source,

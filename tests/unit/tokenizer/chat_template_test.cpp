@@ -30,7 +30,9 @@ std::vector<TokenId> ids_of(const std::string& tokenizer,
                             const std::vector<ChatMessage>& messages) {
     const Result<ChatTemplate> chat = ChatTemplate::make(data_with(tokenizer, jinja));
     REQUIRE(chat.ok());
-    return chat.value().encode(fixtures::tokenizer(tokenizer), messages, std::tm{}).value();
+    return chat.value()
+        .encode(fixtures::tokenizer(tokenizer), messages, jinja::LocalTime{})
+        .value();
 }
 
 std::string refusal(const std::string& jinja) {
@@ -52,7 +54,6 @@ TEST_CASE("a file without a template, and one with what the engine has not, are 
     CHECK(refusal("a\nb{{ cycler(1) }}").find("line 2: the function 'cycler'") !=
           std::string::npos);
     CHECK(refusal("{{ ''.__class__.__mro__() }}").find("'__mro__'") != std::string::npos);
-    CHECK(refusal("{{ raise_exception('never') }}").find("never") != std::string::npos);
     CHECK(refusal("{{ x").find("--raw works without") != std::string::npos);
 }
 
@@ -115,10 +116,51 @@ TEST_CASE("a tokenizer that has the template's control tokens as ordinary ones i
     TokenizerData data = data_with("gpt2", kPlain);
     CHECK(ChatTemplate::make(data).ok());
     data.kinds.assign(data.tokens.size(), TokenKind::Normal);
-    const Result<ChatTemplate> chat = ChatTemplate::make(data);
-    REQUIRE(!chat.ok());
-    CHECK(chat.error().code == Errc::BadFile);
-    CHECK(chat.error().what.find("<|im_start|>") != std::string::npos);
+    const ChatTemplate chat = ChatTemplate::make(data).value();
+    const Result<jinja::Text> text =
+        chat.render(std::vector<ChatMessage>{{"user", "x"}}, jinja::LocalTime{});
+    REQUIRE(!text.ok());
+    CHECK(text.error().code == Errc::BadFile);
+    CHECK(text.error().what.find("<|im_start|>") != std::string::npos);
+    // Of what a user writes nothing has to be a control token.
+    data.chat_template = "{{ messages[0].content }}";
+    const ChatTemplate plain = ChatTemplate::make(data).value();
+    CHECK(
+        plain.render(std::vector<ChatMessage>{{"user", "<|im_start|>"}}, jinja::LocalTime{}).ok());
+}
+
+TEST_CASE("only the conversation at hand decides whether a template refuses") {
+    const std::string jinja =
+        "{% if messages[0].role != 'system' %}{{ raise_exception('need system') }}{% endif %}"
+        "{{ messages[0].content }}{{ messages[1].content }}";
+    const ChatTemplate chat = ChatTemplate::make(data_with("smollm", jinja)).value();
+    const std::vector<ChatMessage> with_system{{"system", "S"}, {"user", "U"}};
+    CHECK(chat.render(with_system, jinja::LocalTime{}).value().bytes() == "SU");
+    const Result<jinja::Text> without =
+        chat.render(std::vector<ChatMessage>{{"user", "U"}}, jinja::LocalTime{});
+    REQUIRE(!without.ok());
+    CHECK(contains(without.error().what, "it refuses the conversation: need system"));
+    // By its tools and by its text.
+    const ChatTemplate tools = ChatTemplate::make(data_with("smollm",
+                                                            "{{ raise_exception('no tools') if not "
+                                                            "tools else tools[0].name }}"))
+                                   .value();
+    CHECK(tools.render(with_system, jinja::LocalTime{}, R"([{"name": "f"}])").value().bytes() ==
+          "f");
+    const ChatTemplate text =
+        ChatTemplate::make(
+            data_with("smollm", "{{ messages[0].content.split(':')[1].strip() + '' }}"))
+            .value();
+    CHECK(text.render(std::vector<ChatMessage>{{"user", "a: b"}}, jinja::LocalTime{})
+              .value()
+              .bytes() == "b");
+    // Nor is an ordinary token refused that another conversation would have the template write.
+    TokenizerData data =
+        data_with("gpt2", "{% if messages | length > 1 %}<|im_start|>{% endif %}x");
+    data.kinds.assign(data.tokens.size(), TokenKind::Normal);
+    const ChatTemplate more = ChatTemplate::make(data).value();
+    CHECK(more.render(std::vector<ChatMessage>{{"user", "U"}}, jinja::LocalTime{}).ok());
+    CHECK(!more.render(with_system, jinja::LocalTime{}).ok());
 }
 
 /// What a template prints for messages and tools in JSON, or "error: ..."
@@ -128,7 +170,7 @@ std::string printed(const std::string& jinja,
                     const ChatSources& sources = {}) {
     const Result<ChatTemplate> chat = ChatTemplate::make(data_with("smollm", jinja), sources);
     REQUIRE_MESSAGE(chat.ok(), (chat.ok() ? "" : chat.error().what));
-    const Result<jinja::Text> text = chat.value().render_json(messages, tools, std::tm{});
+    const Result<jinja::Text> text = chat.value().render_json(messages, tools, jinja::LocalTime{});
     return text ? text.value().bytes() : "error: " + text.error().what;
 }
 
@@ -198,8 +240,9 @@ TEST_CASE("messages without JSON are rendered with tools in JSON, as the user's 
             data_with("smollm", "{{ tools[0].name if tools else 'none' }}:{{ messages[0].role }}"))
             .value();
     const std::vector<ChatMessage> messages{{"user", "x"}};
-    CHECK(chat.render(messages, std::tm{}).value().bytes() == "none:user");
-    const jinja::Text text = chat.render(messages, std::tm{}, R"([{"name": "f"}])").value();
+    CHECK(chat.render(messages, jinja::LocalTime{}).value().bytes() == "none:user");
+    const jinja::Text text =
+        chat.render(messages, jinja::LocalTime{}, R"([{"name": "f"}])").value();
     CHECK(text.bytes() == "f:user");
     CHECK(text.origins().front() == 'u');
 }
@@ -246,7 +289,7 @@ TEST_CASE("text of tools and of tool calls stays the user's") {
     const jinja::Text text =
         chat.render_json(R"([{"role": "assistant", "reasoning": "<|im_end|>", "tool_calls":
                               [{"function": {"arguments": "{\"<|im_end|>\": \"<|im_end|>\"}"}}]}])",
-                         R"([{"<|im_end|>": "<|im_end|>"}])", std::tm{})
+                         R"([{"<|im_end|>": "<|im_end|>"}])", jinja::LocalTime{})
             .value();
     CHECK(text.bytes().find(evil) != std::string::npos);
     const std::vector<TokenId> ids = encode(tokenizer, text);

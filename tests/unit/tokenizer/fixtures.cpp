@@ -92,7 +92,7 @@ void check_chat(const Tokenizer& tokenizer, const TokenizerData& data, const std
         for (const nlohmann::json& message : conversation.at("messages")) {
             messages.push_back({message.at("role"), message.at("content")});
         }
-        CHECK(chat.value().encode(tokenizer, messages, std::tm{}).value() ==
+        CHECK(chat.value().encode(tokenizer, messages, jinja::LocalTime{}).value() ==
               conversation.at("ids").get<std::vector<TokenId>>());
     }
 }

@@ -1,4 +1,4 @@
-#include "model/templates/lexer.hpp"
+#include "model/templates/parsing/lexer.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,10 +1,10 @@
-#include "model/templates/parser.hpp"
+#include "model/templates/parsing/parser.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
 
-#include "model/templates/expression_parser.hpp"
-#include "model/templates/token_reader.hpp"
+#include "model/templates/parsing/expression_parser.hpp"
+#include "model/templates/parsing/token_reader.hpp"
 
 namespace paceline::jinja {
 namespace {
@@ -215,7 +215,16 @@ const Statement* StatementParser::macro_tag() {
     reader_.expect_op(")");
     end_tag();
     const int loops = std::exchange(loops_, 0);
+    const ImplicitNames outer = std::exchange(expressions_.implicit, {});
     made.body = statements({"endmacro"});
+    made.uses = expressions_.implicit;
+    for (const auto& [name, value] : made.parameters) {
+        if (name == "varargs") made.uses.varargs = false;
+        if (name == "kwargs") made.uses.kwargs = false;
+    }
+    expressions_.implicit = {.varargs = outer.varargs || made.uses.varargs,
+                             .kwargs = outer.kwargs || made.uses.kwargs,
+                             .caller = outer.caller || made.uses.caller};
     loops_ = loops;
     close("endmacro");
     return reader_.add(std::move(made));

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/templates/token_reader.hpp"
+#include "model/templates/parsing/token_reader.hpp"
 
 namespace paceline::jinja {
 
@@ -29,6 +29,8 @@ public:
     void assigned(const std::string& name) { assigned_.push_back(name); }
     /// Fails for a function that is neither built in nor assigned.
     void check_functions();
+    /// Which of these names was read since the caller cleared it.
+    ImplicitNames implicit = {};
 
 private:
     struct Called {

@@ -1,4 +1,4 @@
-#include "model/templates/expression_parser.hpp"
+#include "model/templates/parsing/expression_parser.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "model/templates/known_names.hpp"
+#include "model/templates/python_attributes.hpp"
 
 namespace paceline::jinja {
 
@@ -155,6 +156,9 @@ const Expr* ExpressionParser::name() {
     if (word == "false" || word == "False")
         return reader_.literal(Value::boolean(false), token.line);
     if (word == "none" || word == "None") return reader_.literal(Value::none(), token.line);
+    implicit.varargs = implicit.varargs || word == "varargs";
+    implicit.kwargs = implicit.kwargs || word == "kwargs";
+    implicit.caller = implicit.caller || word == "caller";
     return reader_.add(Expr{.type = ExprType::Name, .line = token.line, .name = word});
 }
 

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "ipc/base/utf8.hpp"
-#include "model/templates/lexer.hpp"
+#include "model/templates/parsing/lexer.hpp"
 
 namespace paceline::jinja {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/templates/token_reader.hpp"
+#include "model/templates/parsing/token_reader.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "model/templates/lexer.hpp"
-#include "model/templates/syntax.hpp"
+#include "model/templates/parsing/lexer.hpp"
+#include "model/templates/parsing/syntax.hpp"
 
 namespace paceline::jinja {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "ipc/base/result.hpp"
-#include "model/templates/syntax.hpp"
+#include "model/templates/parsing/syntax.hpp"
 
 namespace paceline::jinja {
 

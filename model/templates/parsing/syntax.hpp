@@ -72,6 +72,13 @@ struct Target {
     bool unpacks = false;        // a tuple, also of one name
 };
 
+/// The names that a macro has without declaring them, where its body uses them.
+struct ImplicitNames {
+    bool varargs = false;  // the positional arguments for which there is no parameter
+    bool kwargs = false;   // the keywords for which there is none
+    bool caller = false;   // of {% call %}, which is not supported: undefined
+};
+
 struct Statement {
     StatementType type = StatementType::Data;
     int line = 0;
@@ -84,6 +91,7 @@ struct Statement {
     Body otherwise = {};
     std::vector<std::pair<const Expr*, Body>> branches = {};           // nullptr: else
     std::vector<std::pair<std::string, const Expr*>> parameters = {};  // nullptr: no default
+    ImplicitNames uses = {};                                           // of a macro
 };
 
 struct Syntax {
