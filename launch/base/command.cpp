@@ -126,6 +126,7 @@ int usage_error(const CLI::App& root, const CLI::ParseError& error, const char* 
 
 Option& Option::check(const OptionCheck& check) {
     option_->check(check.complaint, check.allowed);
+    if (check.spelling) option_->transform(check.spelling);  // runs before all checks
     return *this;
 }
 

@@ -22,6 +22,8 @@ namespace paceline {
 struct OptionCheck {
     std::function<std::string(const std::string& value)> complaint;  // empty: the value is right
     std::string allowed = {};                                        // shown by --help
+    /// Absent, or the spelling that the variable gets, before the complaint is asked.
+    std::function<std::string(const std::string& value)> spelling = {};
 };
 
 class Option {

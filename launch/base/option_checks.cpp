@@ -38,6 +38,18 @@ std::string alternatives(const std::vector<std::string>& words) {
     return text;
 }
 
+/// The word of `words` that differs from `value` in the case of letters at most; else `value`.
+std::string spelt_like(const std::vector<std::string>& words, const std::string& value) {
+    const auto lower = [](std::string text) {
+        for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        return text;
+    };
+    const auto found = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
+        return lower(word) == lower(value);
+    });
+    return found == words.end() ? value : *found;
+}
+
 bool is_whole(const std::string& value, long long lowest, long long highest) {
     const std::optional<long long> number = parse_number<long long>(value);
     return number && *number >= lowest && *number <= highest;
@@ -63,16 +75,23 @@ std::vector<int> parse_int_list(const std::string& word) {
 
 OptionCheck one_of(std::vector<std::string> words) {
     std::string allowed = alternatives(words);
+    const auto spelling = [words](const std::string& value) { return spelt_like(words, value); };
     const auto check = [words = std::move(words),
                         allowed](const std::string& value) -> std::string {
         const bool known = std::find(words.begin(), words.end(), value) != words.end();
         return known ? std::string{} : in_quotes(value) + " is not one of " + allowed;
     };
-    return OptionCheck{check, allowed};
+    return OptionCheck{check, allowed, spelling};
 }
 
 OptionCheck list_of(std::vector<std::string> words) {
     std::string allowed = alternatives(words);
+    const auto spelling = [words](const std::string& value) {
+        std::string list;
+        for (const std::string& part : split_list(value)) list += spelt_like(words, part) + ",";
+        list.pop_back();
+        return list;
+    };
     const auto check = [words = std::move(words),
                         allowed](const std::string& value) -> std::string {
         for (const std::string& part : split_list(value)) {
@@ -81,7 +100,7 @@ OptionCheck list_of(std::vector<std::string> words) {
         }
         return {};
     };
-    return OptionCheck{check, allowed + ",..."};
+    return OptionCheck{check, allowed + ",...", spelling};
 }
 
 OptionCheck number_between(double lowest, double highest, Bound low, Bound high) {

@@ -10,9 +10,9 @@
 
 namespace paceline {
 
-/// One of the given words.
+/// One of the given words, in upper or lower case: the variable gets the word as it is given here.
 [[nodiscard]] OptionCheck one_of(std::vector<std::string> words);
-/// "a,b": each part one of the given words.
+/// "a,b": each part one of the given words; of case as above.
 [[nodiscard]] OptionCheck list_of(std::vector<std::string> words);
 
 enum class Bound : unsigned char { Included, Excluded };

@@ -11,6 +11,7 @@
 #include "model/tokenizer/piece_encoder.hpp"
 #include "model/tokenizer/text_steps.hpp"
 #include "model/tokenizer/vocabulary.hpp"
+#include "model/weights/control_tokens.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -31,6 +32,7 @@ struct Tokenizer::Impl {
     Status read_encoder(const TokenizerData& data);
     void read_added(const TokenizerData& data);
     Status read_special_ids(const TokenizerData& data);
+    void add_named_ends();
 
     template <class Plain, class Token>
     void split(const AddedTokens& tokens,
@@ -102,7 +104,7 @@ void Tokenizer::Impl::read_added(const TokenizerData& data) {
     for (const TokenId token : data.late_tokens) is_late[static_cast<std::size_t>(token)] = true;
     for (std::size_t i = 0; i < vocabulary.size(); ++i) {
         const auto token = static_cast<TokenId>(i);
-        if (!vocabulary.is_added(token)) continue;
+        if (!vocabulary.is_added(token) || vocabulary.text(token).empty()) continue;
         if (!is_late[i]) {
             added.add(vocabulary.text(token), token, strip_of(data, token));
             continue;
@@ -113,6 +115,17 @@ void Tokenizer::Impl::read_added(const TokenizerData& data) {
         if (text.text.empty()) continue;
         late.add(text.text, token, strip_of(data, token));
         has_late = true;
+    }
+}
+
+/// Where there are tokens for the end of an answer and for a call, "<|end|>" ends a message within an answer.
+void Tokenizer::Impl::add_named_ends() {
+    const bool ends_message =
+        vocabulary.id_of("<|return|>") >= 0 && vocabulary.id_of("<|call|>") >= 0;
+    for (std::size_t i = 0; i < vocabulary.size(); ++i) {
+        const auto token = static_cast<TokenId>(i);
+        if (!vocabulary.is_control(token) || !is_end_name(vocabulary.text(token))) continue;
+        if (!ends_message || vocabulary.text(token) != "<|end|>") end_tokens.push_back(token);
     }
 }
 
@@ -142,10 +155,7 @@ Status Tokenizer::Impl::read_special_ids(const TokenizerData& data) {
     for (const auto& token : {data.eos, data.eot, data.eom}) {
         if (token) end_tokens.push_back(*token);
     }
-    for (const char* text : {"<|im_end|>", "<|eot_id|>", "<|endoftext|>"}) {
-        const TokenId token = vocabulary.id_of(text);
-        if (token >= 0 && vocabulary.is_control(token)) end_tokens.push_back(token);
-    }
+    add_named_ends();
     std::sort(end_tokens.begin(), end_tokens.end());
     end_tokens.erase(std::unique(end_tokens.begin(), end_tokens.end()), end_tokens.end());
     return {};

@@ -58,8 +58,8 @@ public:
 
     /// Whether the file asks for a BOS in front of a raw prompt, and which.
     [[nodiscard]] std::optional<TokenId> prompt_bos() const;
-    /// Tokens after which generation ends: eos, eot, eom of the file and <|im_end|>, <|eot_id|>,
-    /// <|endoftext|> where they are control tokens. Sorted, without repeats.
+    /// Tokens after which generation ends: eos, eot, eom and end tokens of the file, and control tokens with a name
+    /// that ends a text or a turn (is_end_name()). Sorted, without repeats.
     [[nodiscard]] const std::vector<TokenId>& end_tokens() const;
 
 private:

@@ -55,12 +55,7 @@ Status Vocabulary::read(const TokenizerData& data) {
     kinds_ = data.kinds.empty() ? std::vector(texts_.size(), TokenKind::Normal) : data.kinds;
     ids_.reserve(texts_.size());
     for (std::size_t i = 0; i < texts_.size(); ++i) {
-        const auto token = static_cast<TokenId>(i);
-        if (texts_[i].empty() && is_added(token)) {
-            return bad_vocabulary(fmt::format(
-                "tokenizer.ggml.tokens[{}] is a control or user token without text", i));
-        }
-        ids_.emplace(texts_[i], token);
+        if (!texts_[i].empty()) ids_.emplace(texts_[i], static_cast<TokenId>(i));
     }
     return {};
 }

@@ -24,7 +24,7 @@ public:
     Vocabulary& operator=(const Vocabulary&) = delete;
     ~Vocabulary() = default;
 
-    /// Errors: BadFile: no tokens, kinds that are not as many, an added token without text.
+    /// A token without text is never found. Errors: BadFile: no tokens, kinds that are not as many.
     Status read(const TokenizerData& data);
 
     [[nodiscard]] std::size_t size() const { return texts_.size(); }

@@ -37,6 +37,18 @@ Status check_regular(const std::string& path, const struct stat& info) {
     return {};
 }
 
+/// A file of a repository that was cloned without Git LFS begins so: its content is still on the server.
+Status check_fetched(const MappedFile& file) {
+    constexpr std::string_view kPointer = "version https://git-lfs";
+    const std::span<const std::byte> bytes = file.bytes();
+    const std::string_view text{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    if (!text.starts_with(kPointer)) return {};
+    return Error{Errc::BadFile, file.path() +
+                                    " is a pointer of Git LFS, not the file itself, as a clone "
+                                    "without Git LFS leaves it; git lfs pull in the folder of the "
+                                    "clone fetches it"};
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -45,7 +57,10 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     if (descriptor < 0) {
         return Error{Errc::BadFile, "cannot open " + path + ": " + reason(errno)};
     }
-    return map(path, descriptor);
+    Result<MappedFile> file = map(path, descriptor);
+    if (!file) return file;
+    if (Status fetched = check_fetched(file.value()); !fetched) return fetched.error();
+    return file;
 }
 
 Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view text) {

@@ -25,7 +25,7 @@ struct FileIdentity {
 class MappedFile {
 public:
     /// Errors: BadFile, naming the path: missing, unreadable, a directory, not a regular file,
-    /// empty. System: the kernel refuses the mapping.
+    /// empty, a pointer of Git LFS. System: the kernel refuses the mapping.
     static Result<MappedFile> open(const std::string& path);
     /// The same for bytes of the program's own, which go by the name `name`. Errors: System.
     static Result<MappedFile> of_text(const std::string& name, std::string_view text);

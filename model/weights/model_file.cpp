@@ -7,6 +7,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/weights/fingerprint.hpp"
+#include "model/weights/gguf/gguf_reader.hpp"
 #include "model/weights/gguf/gguf_shards.hpp"
 #include "model/weights/huggingface/folder.hpp"
 #include "model/weights/mapped_file.hpp"
@@ -53,6 +54,16 @@ std::uint64_t plain_print(const ModelFile::Contents& contents) {
     return print;
 }
 
+/// A file of a folder (config.json, model.safetensors) that is named in place of the folder.
+Status check_no_part_of_folder(const MappedFile& file) {
+    if (begins_like_gguf(file.bytes())) return {};
+    const std::filesystem::path folder = std::filesystem::path{file.path()}.parent_path();
+    if (!MappedFile::exists((folder / "config.json").string())) return {};
+    return Error{Errc::BadFile, file.path() +
+                                    " is a file of a Hugging Face folder; name the folder: " +
+                                    (folder.empty() ? "." : folder.string())};
+}
+
 }  // namespace
 
 Result<ModelFile> ModelFile::open(const std::string& path) {
@@ -64,6 +75,7 @@ Result<ModelFile> ModelFile::open(const std::string& path) {
     }
     Result<MappedFile> file = MappedFile::open(path);
     if (!file) return file.error();
+    if (Status whole = check_no_part_of_folder(file.value()); !whole) return whole.error();
     Result<std::vector<MappedFile>> opened = open_shards(std::move(file).value());
     if (!opened) return opened.error();
     std::vector<MappedFile>& files = opened.value();

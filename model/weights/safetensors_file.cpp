@@ -95,6 +95,7 @@ Result<json> HeaderReader::parse_header(std::string_view text) const {
 }
 
 Status HeaderReader::read_metadata(const json& value, SafetensorsContents& out) const {
+    if (value.is_null()) return {};  // as if absent, to the library too
     if (!value.is_object()) return bad(std::string{kMetadata} + " is not an object");
     for (const auto& [key, text] : value.items()) {
         if (!text.is_string()) return bad("metadata " + paceline::quoted(key) + " is not a string");

@@ -161,8 +161,9 @@ void check_keys(const TokenizerData& data, const Tokenizer& tokenizer) {
     const std::string file = "fuzz";
     const GgufHeader header = parse_gguf(head, file, GgufPart::Shard).value();
     GgufKeys keys{header, file};
+    std::vector<std::string> remarks;
     const Result<TokenizerData> again =
-        paceline::read_tokenizer(keys, static_cast<int>(data.tokens.size()));
+        paceline::read_tokenizer(keys, static_cast<int>(data.tokens.size()), remarks);
     PACE_CHECK(again.ok(), "keys that Paceline has written");
     const Result<Tokenizer> made = Tokenizer::make(again.value());
     PACE_CHECK(made.ok(), "a tokenizer of keys that Paceline has written");
@@ -198,7 +199,8 @@ void read_special(std::string_view text) {
     huggingface::FolderTokenizer tokenizer;
     tokenizer.data.tokens = {"<s>", "</s>"};
     huggingface::add_tokenizer_config(keys, tokenizer);
-    huggingface::add_end_tokens(keys, kVocabulary, tokenizer.data);
+    std::vector<std::string> remarks;
+    huggingface::add_end_tokens(keys, kVocabulary, tokenizer.data, remarks);
     const SamplingDefaults sampling = huggingface::read_sampling_defaults(keys);
     if (!status) return check_code(status.error());
     for (const TokenId token : tokenizer.data.end_tokens)

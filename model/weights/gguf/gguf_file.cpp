@@ -55,7 +55,7 @@ Result<ModelParts> read_gguf_shards(std::span<const GgufBytes> files) {
             "dynamic rope scaling (docs/file-formats.md)");
     }
 
-    Result<TokenizerData> tokenizer = read_tokenizer(keys, parts.config.vocab_size);
+    Result<TokenizerData> tokenizer = read_tokenizer(keys, parts.config.vocab_size, parts.remarks);
     if (!tokenizer) return tokenizer.error();
     parts.tokenizer = std::move(tokenizer).value();
     Result<ChatSources> chat = read_chat_sources(keys);

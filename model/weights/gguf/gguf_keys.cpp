@@ -86,6 +86,11 @@ std::int64_t load_integer(GgufType type, const std::byte* at) {
     PACE_CHECK(false, "only integers are loaded as integers");
 }
 
+/// Without elements their type says nothing, and writers put any.
+bool is_empty_array(const GgufValue& value) {
+    return value.type == GgufType::Array && value.count == 0;
+}
+
 std::string describe_type(const GgufValue& value) {
     if (value.type != GgufType::Array) return name_of(value.type);
     return fmt::format("array of {} {}", value.count, name_of(value.element));
@@ -193,7 +198,7 @@ std::string_view GgufKeys::text_or(const std::string& key, std::string_view fall
 
 std::vector<std::string_view> GgufKeys::texts(const std::string& key) {
     const GgufValue* value = find(key, "");
-    if (value == nullptr) return {};
+    if (value == nullptr || is_empty_array(*value)) return {};
     if (value->type != GgufType::Array || value->element != GgufType::String) {
         wrong_type(key, *value, "an array of strings");
         return {};
@@ -203,7 +208,7 @@ std::vector<std::string_view> GgufKeys::texts(const std::string& key) {
 
 std::vector<std::int64_t> GgufKeys::ints(const std::string& key) {
     const GgufValue* value = find(key, "");
-    if (value == nullptr) return {};
+    if (value == nullptr || is_empty_array(*value)) return {};
     if (value->type != GgufType::Array || !is_integer(value->element)) {
         wrong_type(key, *value, "an array of integers");
         return {};
@@ -219,7 +224,7 @@ std::vector<std::int64_t> GgufKeys::ints(const std::string& key) {
 
 std::vector<double> GgufKeys::floats(const std::string& key) {
     const GgufValue* value = find(key, "");
-    if (value == nullptr) return {};
+    if (value == nullptr || is_empty_array(*value)) return {};
     if (value->type != GgufType::Array || value->element != GgufType::F32) {
         wrong_type(key, *value, "an array of float32");
         return {};

@@ -45,7 +45,7 @@ public:
     float required_float(const std::string& key, FloatRange range);
     bool bool_or(const std::string& key, bool fallback);
     std::string_view text_or(const std::string& key, std::string_view fallback);
-    /// Empty if the key is missing.
+    /// Empty if the key is missing; an array without elements may be of any type.
     std::vector<std::string_view> texts(const std::string& key);
     std::vector<std::int64_t> ints(const std::string& key);
     /// An array of float32.

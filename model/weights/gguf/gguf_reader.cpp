@@ -363,6 +363,13 @@ const char* name_of(GgufType type) {
     PACE_CHECK(false, "a GgufType outside its enumeration");
 }
 
+bool begins_like_gguf(std::span<const std::byte> bytes) {
+    std::uint32_t magic = 0;
+    if (bytes.size() < sizeof magic) return false;
+    std::memcpy(&magic, bytes.data(), sizeof magic);
+    return magic == kMagic;
+}
+
 Result<GgufHeader> parse_gguf(std::span<const std::byte> bytes,
                               const std::string& file,
                               GgufPart part) {

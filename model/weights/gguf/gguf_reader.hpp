@@ -72,6 +72,9 @@ struct GgufHeader {
 /// A shard of a split model may have no tensors.
 enum class GgufPart : std::uint8_t { Whole, Shard };
 
+/// Whether it has the first bytes of a GGUF file.
+[[nodiscard]] bool begins_like_gguf(std::span<const std::byte> bytes);
+
 /// Parses everything in front of the tensor data. `file` is the name for messages.
 /// Errors: BadFile, Unsupported (version 1, big-endian), naming file, field and value.
 Result<GgufHeader> parse_gguf(std::span<const std::byte> bytes,

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <limits>
 #include <string>
+#include <utility>
 
+#include "model/weights/control_tokens.hpp"
 #include "model/weights/gguf/gguf_model_keys.hpp"
 #include "model/weights/gguf/gguf_piece_keys.hpp"
 #include "model/weights/message_text.hpp"
@@ -35,7 +38,11 @@ void read_tokens(GgufKeys& keys, int vocab_size, TokenizerData& data) {
 
 void read_kinds(GgufKeys& keys, TokenizerData& data) {
     const std::vector<std::int64_t> kinds = keys.ints("tokenizer.ggml.token_type");
-    if (kinds.empty()) return;
+    if (kinds.empty()) {
+        // A SentencePiece vocabulary needs them, and is refused when text is to be encoded.
+        if (data.model == "gpt2") data.kinds.assign(data.tokens.size(), TokenKind::Normal);
+        return;
+    }
     if (kinds.size() != data.tokens.size()) {
         keys.fail(Errc::BadFile,
                   fmt::format("tokenizer.ggml.token_type has {} entries for {} tokens",
@@ -55,10 +62,43 @@ void read_kinds(GgufKeys& keys, TokenizerData& data) {
     }
 }
 
-std::optional<TokenId> read_id(GgufKeys& keys, const char* name, int vocab_size) {
-    const auto id = keys.find_int(std::string("tokenizer.ggml.") + name, {0, vocab_size - 1});
-    if (!id) return std::nullopt;
-    return static_cast<TokenId>(*id);
+/// The special tokens by their keys. An id that no token has (converters write -1 for none) is no error: nothing
+/// needs the token, unless texts begin with it.
+void read_special_ids(GgufKeys& keys, TokenizerData& data, std::vector<std::string>& remarks) {
+    const std::pair<const char*, std::optional<TokenId> TokenizerData::*> named[] = {
+        {"bos", &TokenizerData::bos},         {"eos", &TokenizerData::eos},
+        {"eot", &TokenizerData::eot},         {"eom", &TokenizerData::eom},
+        {"unknown", &TokenizerData::unknown}, {"padding", &TokenizerData::padding}};
+    constexpr GgufKeys::IntRange kAny{std::numeric_limits<std::int64_t>::min(),
+                                      std::numeric_limits<std::int64_t>::max()};
+    const bool adds_bos = keys.bool_or("tokenizer.ggml.add_bos_token", false);
+    for (const auto& [name, place] : named) {
+        const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+        const auto id = keys.find_int(key, kAny);
+        if (!id) continue;
+        if (*id >= 0 && *id < static_cast<std::int64_t>(data.tokens.size())) {
+            data.*place = static_cast<TokenId>(*id);
+            continue;
+        }
+        const std::string what =
+            fmt::format("{} is {}, which is none of the {} tokens", key, *id, data.tokens.size());
+        if (place == &TokenizerData::bos && adds_bos) {
+            keys.fail(Errc::BadFile,
+                      what + ", and every text begins with it (tokenizer.ggml.add_bos_token)");
+        }
+        remarks.push_back(what + "; it is ignored");
+    }
+}
+
+/// Makes control tokens of those that a key names as begin or end of a text.
+void make_ends_control(TokenizerData& data, std::vector<TokenId>& changed) {
+    std::vector<TokenId> named = data.end_tokens;
+    for (const auto& token : {data.bos, data.eos, data.eot, data.eom}) {
+        if (token) named.push_back(*token);
+    }
+    for (const TokenId token : named) {
+        if (make_control(data, token)) changed.push_back(token);
+    }
 }
 
 std::vector<TokenId> read_ids(GgufKeys& keys, const char* name, int vocab_size) {
@@ -124,7 +164,9 @@ Result<ChatSources> read_chat_sources(GgufKeys& keys) {
     return sources;
 }
 
-Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
+Result<TokenizerData> read_tokenizer(GgufKeys& keys,
+                                     int vocab_size,
+                                     std::vector<std::string>& remarks) {
     TokenizerData data;
     if (!keys.has("tokenizer.ggml.tokens")) return data;
     data.model = std::string(keys.text_or("tokenizer.ggml.model", ""));
@@ -132,12 +174,9 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     read_tokens(keys, vocab_size, data);
     read_kinds(keys, data);
     data.merges = owned(keys.texts("tokenizer.ggml.merges"));
-    data.bos = read_id(keys, "bos_token_id", vocab_size);
-    data.eos = read_id(keys, "eos_token_id", vocab_size);
-    data.eot = read_id(keys, "eot_token_id", vocab_size);
-    data.eom = read_id(keys, "eom_token_id", vocab_size);
-    data.unknown = read_id(keys, "unknown_token_id", vocab_size);
-    data.padding = read_id(keys, "padding_token_id", vocab_size);
+    read_special_ids(keys, data, remarks);
+    // Before spaces are put into the texts of the user's tokens.
+    std::vector<TokenId> changed = make_names_control(data);
     // Before it is read: a file that says so itself is none of Paceline's.
     const bool unigram = data.model == "unigram";
     if (!unigram) read_piece_keys(keys, data);
@@ -151,6 +190,8 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys, int vocab_size) {
     data.chat_template = std::string(keys.text_or("tokenizer.chat_template", ""));
     read_own_keys(keys, vocab_size, data);
     if (!keys.status()) return keys.status().error();
+    make_ends_control(data, changed);
+    if (!changed.empty()) remarks.push_back(control_remark(data, changed));
     return data;
 }
 

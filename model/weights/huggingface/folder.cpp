@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/weights/control_tokens.hpp"
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/huggingface/folder_config.hpp"
 #include "model/weights/huggingface/folder_template.hpp"
@@ -15,6 +16,7 @@
 #include "model/weights/huggingface/json_file.hpp"
 #include "model/weights/huggingface/shards.hpp"
 #include "model/weights/huggingface/stored_order.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline::huggingface {
 namespace {
@@ -88,6 +90,30 @@ Result<FolderTokenizer> read_tokenizer_file(const std::string& folder,
     return none;
 }
 
+/// Says which added tokens the model has no row for. No text becomes one, which changes nothing, unless the chat
+/// template writes it.
+Status say_left_out(const std::vector<std::string>& tokens,
+                    const std::string& folder,
+                    ModelParts& parts) {
+    if (tokens.empty()) return {};
+    const auto beyond = [&](const std::string& shown) {
+        return fmt::format(
+            "added_tokens of tokenizer.json has {} with an id beyond the {} tokens "
+            "of the model (vocab_size)",
+            shown, parts.config.vocab_size);
+    };
+    for (const std::string& token : tokens) {
+        if (parts.tokenizer.chat_template.find(token) == std::string::npos) continue;
+        return Error{Errc::BadFile, folder + ": " + beyond(paceline::quoted(token)) +
+                                        ", and the chat template writes it"};
+    }
+    const std::string more =
+        tokens.size() > 1 ? fmt::format(" and {} more", tokens.size() - 1) : "";
+    parts.remarks.push_back(beyond(paceline::quoted(tokens.front()) + more) +
+                            ": no text becomes it");
+    return {};
+}
+
 /// Tokenizer, its special tokens, template and sampling.
 Status read_text_parts(const std::string& folder,
                        const Document& config,
@@ -103,17 +129,20 @@ Status read_text_parts(const std::string& folder,
     JsonKeys special_keys(special.value().root, special.value().file, status);
     add_tokenizer_config(special_keys, tokenizer.value());
     if (!status) return status;
-    parts.tokenizer = std::move(tokenizer).value().data;
+    parts.tokenizer = std::move(tokenizer.value().data);
+    if (const std::vector<TokenId>& changed = tokenizer.value().changed; !changed.empty())
+        parts.remarks.push_back(control_remark(parts.tokenizer, changed));
     Result<FolderTemplates> chat = read_chat_templates(folder, special_keys);
     if (!chat) return chat.error();
     parts.tokenizer.chat_template = std::move(chat.value().text);
     parts.chat = std::move(chat.value().sources);
+    if (Status s = say_left_out(tokenizer.value().left_out, folder, parts); !s) return s;
 
     const Result<Document> generation = read_document(folder, "generation_config.json");
     if (!generation) return generation.error();
     const Document& ends = generation.value().there ? generation.value() : config;
     JsonKeys keys(ends.root, ends.file, status);
-    add_end_tokens(keys, vocab_size, parts.tokenizer);
+    add_end_tokens(keys, vocab_size, parts.tokenizer, parts.remarks);
     if (generation.value().there) parts.sampling = read_sampling_defaults(keys);
     return status;
 }

@@ -120,6 +120,8 @@ Result<FolderConfig> read_config(JsonKeys& keys) {
         if (out.long_rope.context != 0) out.long_rope.remark = limit;
         out.remarks.push_back(std::move(limit));
     }
+    if (std::string unread = unread_rope(keys, config); !unread.empty())
+        out.remarks.push_back(std::move(unread));
     const int stated_context = config.context_length;
     // A window cuts both contexts of longrope.
     config.context_length = std::max(stated_context, out.long_rope.context);

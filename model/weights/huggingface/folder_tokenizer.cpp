@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ipc/base/utf8.hpp"
+#include "model/weights/control_tokens.hpp"
 #include "model/weights/huggingface/json_file.hpp"
 #include "model/weights/huggingface/token_pipeline.hpp"
 #include "model/weights/message_text.hpp"
@@ -56,6 +56,7 @@ public:
     /// SentencePiece: BPE of characters, or Unigram.
     void read_pieces(JsonKeys& model, const std::string& type, const PiecePipeline& pieces);
     TokenizerData take() { return std::move(data_); }
+    std::vector<std::string> take_left_out() { return std::move(left_out_); }
     TokenizerData& data() { return data_; }
 
 private:
@@ -75,6 +76,7 @@ private:
     JsonKeys& keys_;
     int vocab_size_;
     TokenizerData data_;
+    std::vector<std::string> left_out_;  // FolderTokenizer::left_out
     std::unordered_map<std::string, TokenId> ids_;
     std::vector<bool> taken_;
 };
@@ -227,11 +229,16 @@ void Reader::read_added_token(JsonKeys token, std::size_t place) {
     const std::string where = fmt::format("added_tokens[{}]", place);
     const auto id = token.find_int("id", {0, INT32_MAX});
     const auto text = token.find_text("content");
-    if (!id || !text || text->empty()) {
+    if (!id || !text) {
         token.fail(Errc::BadFile, where + " has no id or no content");
         return;
     }
+    if (text->empty()) return;
     const auto known = ids_.find(*text);
+    if (known == ids_.end() && *id >= vocab_size_) {
+        left_out_.push_back(*text);
+        return;
+    }
     if (known == ids_.end()) {
         if (!put(*text, *id, where)) return;
     } else if (known->second != *id) {
@@ -301,17 +308,6 @@ FolderTokenizer refused(std::string why) {
     return none;
 }
 
-/// What begins or ends a text is a control token, whether added_tokens has it or not: the text of a user
-/// never becomes it. A single character (a line break) may end an answer and is text all the same. Of a refused
-/// tokenizer there are no tokens.
-void make_control(TokenizerData& data, std::optional<TokenId> token) {
-    if (!token || static_cast<std::size_t>(*token) >= data.kinds.size()) return;
-    const std::string& text = data.tokens[static_cast<std::size_t>(*token)];
-    if (text.empty() || utf8::first(text).bytes == text.size()) return;
-    TokenKind& kind = data.kinds[static_cast<std::size_t>(*token)];
-    if (kind == TokenKind::Normal || kind == TokenKind::User) kind = TokenKind::Control;
-}
-
 /// The text of tokenizer_config's bos_token and its like, which may be an object around it.
 std::optional<std::string> token_text(JsonKeys& keys, const char* key) {
     const json* value = keys.find(key);
@@ -361,9 +357,11 @@ Result<FolderTokenizer> read_tokenizer(std::string_view text,
     }
     data.add_bos = !pipeline.prefix.empty();
     if (data.add_bos) data.bos = pipeline.prefix.front();
-    make_control(data, data.bos);
+    if (data.bos) make_control(data, *data.bos);
     data.add_eos = pipeline.suffix;
-    return FolderTokenizer{reader.take(), pipeline.has_post_processor};
+    std::vector<TokenId> changed = make_names_control(data);
+    return FolderTokenizer{reader.take(), pipeline.has_post_processor, std::move(changed),
+                           reader.take_left_out()};
 }
 
 void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
@@ -382,8 +380,9 @@ void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
         if (found != data.tokens.end() && (place != &TokenizerData::bos || !data.add_bos))
             data.*place = static_cast<TokenId>(found - data.tokens.begin());
     }
-    make_control(data, data.bos);
-    make_control(data, data.eos);
+    // Whether added_tokens has them or not: text of a user never becomes them.
+    if (data.bos) make_control(data, *data.bos);
+    if (data.eos) make_control(data, *data.eos);
     const bool begins = keys.bool_or("add_bos_token", false);
     const bool ends = keys.bool_or("add_eos_token", false);
     if (tokenizer.has_post_processor) return;
@@ -391,16 +390,22 @@ void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
     data.add_eos = ends && data.eos.has_value();
 }
 
-void add_end_tokens(JsonKeys& keys, int vocab_size, TokenizerData& data) {
+void add_end_tokens(JsonKeys& keys,
+                    int vocab_size,
+                    TokenizerData& data,
+                    std::vector<std::string>& remarks) {
     const json* value = keys.find("eos_token_id");
     if (value == nullptr) return;
     const json one = json::array({*value});
     for (const json& id : value->is_array() ? *value : one) {
+        if (id.is_null()) continue;
+        const std::string what = fmt::format("eos_token_id {} is no token; the model has {}",
+                                             json_text_of(id), vocab_size);
+        if (!id.is_number_integer()) return keys.fail(Errc::BadFile, what);
         if (!id.is_number_unsigned() ||
             id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) {
-            keys.fail(Errc::BadFile, fmt::format("eos_token_id {} is no token; the model has {}",
-                                                 json_text_of(id), vocab_size));
-            return;
+            remarks.push_back(what + "; it is ignored (" + keys.file() + ")");
+            continue;
         }
         data.end_tokens.push_back(id.get<TokenId>());
         make_control(data, id.get<TokenId>());

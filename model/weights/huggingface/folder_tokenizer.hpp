@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ipc/base/result.hpp"
 #include "model/weights/huggingface/json_keys.hpp"
@@ -17,12 +18,16 @@ namespace paceline::huggingface {
 
 struct FolderTokenizer {
     TokenizerData data;
-    bool has_post_processor = false;  // which then says what begins a text
+    bool has_post_processor = false;         // which then says what begins a text
+    std::vector<TokenId> changed = {};       // that became control tokens by their names
+    std::vector<std::string> left_out = {};  // added tokens whose ids are beyond the vocabulary
 };
 
 /// Tokens, kinds, merges and rules of `text`, a tokenizer.json; ids that it leaves free below
 /// `vocab_size` become unused tokens, as GGUF files have them. `file` is the name for messages.
-/// Errors: BadFile: an id twice or beyond the vocabulary, a merge of tokens that are not there, ...
+/// Tokens with a name that begins or ends a text or a turn are control tokens (control_tokens.hpp). An added token
+/// without text, which the library ignores, or with an id beyond the vocabulary is left out.
+/// Errors: BadFile: an id of the model twice or beyond the vocabulary, a merge of tokens that are not there, ...
 [[nodiscard]] Result<FolderTokenizer> read_tokenizer(std::string_view text,
                                                      const std::string& file,
                                                      int vocab_size);
@@ -34,7 +39,11 @@ struct FolderTokenizer {
 void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer);
 
 /// Adds the tokens of eos_token_id, an id or a list of ids, of generation_config.json or config.json. They
-/// become control tokens if they are more than a character.
-void add_end_tokens(JsonKeys& keys, int vocab_size, TokenizerData& data);
+/// become control tokens if they are more than a character. An id beyond the vocabulary, which no answer can have,
+/// is said in `remarks`.
+void add_end_tokens(JsonKeys& keys,
+                    int vocab_size,
+                    TokenizerData& data,
+                    std::vector<std::string>& remarks);
 
 }  // namespace paceline::huggingface

@@ -142,7 +142,29 @@ void read_scaling(JsonKeys& keys,
     }
 }
 
+/// The name that transformers 5 gives the object, else the older one.
+const char* rope_key(const JsonKeys& keys) {
+    return keys.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+}
+
 }  // namespace
+
+std::string unread_rope(JsonKeys& keys, const ModelConfig& config) {
+    const nlohmann::json* rope = keys.find(rope_key(keys));
+    if (rope == nullptr || !rope->is_object()) return {};
+    std::string objects;
+    for (const auto& [key, value] : rope->items()) {
+        if (value.is_object())
+            objects +=
+                (objects.empty() ? "" : ", ") + visible(keys.name(rope_key(keys)) + "." + key);
+    }
+    if (objects.empty()) return {};
+    return fmt::format(
+        "{} is not read: as in transformers, this architecture has the values of its rope one "
+        "level higher; rope_theta is {}, and the rope is {}",
+        objects, number_text(static_cast<double>(config.rope.base)),
+        config.rope.scaling == RopeScaling::None ? "not scaled" : "scaled");
+}
 
 std::string read_rope(JsonKeys& keys,
                       const FolderArchitecture& architecture,
@@ -150,8 +172,7 @@ std::string read_rope(JsonKeys& keys,
                       LongRope& long_rope) {
     constexpr double kBase = 10000.0;
     constexpr JsonKeys::NumberRange kBases{1.001, 1e12};  // yarn divides by its logarithm
-    const bool version5 = keys.has("rope_parameters");
-    JsonKeys scaling = keys.child(version5 ? "rope_parameters" : "rope_scaling");
+    JsonKeys scaling = keys.child(rope_key(keys));
     const double outer = keys.number_or("rope_theta", kBase, kBases);
     config.rope.base = static_cast<float>(scaling.number_or("rope_theta", outer, kBases));
     const double inner = scaling.number_or("partial_rotary_factor", 1.0, {0, 1});

@@ -26,4 +26,8 @@ std::string read_rope(JsonKeys& keys,
                       ModelConfig& config,
                       LongRope& long_rope);
 
+/// What of the rope's keys stands one level deeper, in objects for types of layers, where neither these architectures
+/// nor transformers' classes of them look: a sentence for people; empty: nothing.
+std::string unread_rope(JsonKeys& keys, const ModelConfig& config);
+
 }  // namespace paceline::huggingface

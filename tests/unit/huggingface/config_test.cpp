@@ -99,6 +99,26 @@ TEST_CASE("a window and rope kinds that end a context are said in a remark") {
     CHECK(remarks("qwen3-bf16").empty());
 }
 
+TEST_CASE("rope values one level deeper are not read, and a remark says so") {
+    const FolderCopy copy("qwen3-bf16");
+    const nlohmann::json nested = {
+        {"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 500000.0}};
+    copy.patch(kConfig,
+               {{"rope_theta", nullptr}, {"rope_parameters", nullptr}, {"rope_scaling", nullptr}});
+    for (const char* key : {"rope_parameters", "rope_scaling"}) {
+        copy.patch(kConfig, {{"rope_parameters", nullptr}, {"rope_scaling", nullptr}});
+        copy.patch(kConfig, {{key, {{"full_attention", nested}}}});
+        const ModelFile file = copy.opened();
+        CHECK(file.config().rope.scaling == RopeScaling::None);
+        CHECK(file.config().rope.base == 10000.0F);
+        REQUIRE(file.contents().parts.remarks.size() == 1);
+        CHECK(contains(file.contents().parts.remarks[0],
+                       std::string{key} + ".full_attention is not read"));
+        CHECK(contains(file.contents().parts.remarks[0],
+                       "rope_theta is 10000, and the rope is not scaled"));
+    }
+}
+
 TEST_CASE("a bias of the output projection is refused by its tensor unless it is zero") {
     const FolderCopy copy("llama-bias-f16");
     CHECK(copy.opened().config().qkv_bias);

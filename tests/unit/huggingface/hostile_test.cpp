@@ -136,19 +136,30 @@ TEST_CASE("a tokenizer that contradicts itself or the model is refused") {
          "model.merges[0] is \"a b c\": not two tokens");
     with({{"model", {{"merges", list({list({"a", "never"})})}}}}, "the vocabulary lacks a part");
     with({{"model", {{"merges", list({7})}}}}, "model.merges[0] is 7");
-    with({{"added_tokens", list({{{"id", 999}, {"content", "<x>"}}})}},
-         "added_tokens[0] has the id 999");
     with({{"added_tokens", list({{{"id", 4}, {"content", "<tool>"}}})}},
          "has the id 4, and so has");
     with({{"added_tokens", list({{{"content", "<x>"}}})}}, "has no id or no content");
     with({{"added_tokens", list({1})}}, "added_tokens[0] is no object");
     const FolderCopy copy("llama3-bf16");
-    copy.patch("generation_config.json", {{"eos_token_id", {1, 320}}});
-    check_refused(copy, Errc::BadFile, "generation_config.json: eos_token_id 320 is no token");
     copy.patch("generation_config.json", {{"eos_token_id", "two"}});
     check_refused(copy, Errc::BadFile, "eos_token_id \"two\"");
     copy.patch("generation_config.json", {{"eos_token_id", 2}, {"temperature", "hot"}});
     check_refused(copy, Errc::BadFile, "temperature is \"hot\"; it must be a number");
+}
+
+TEST_CASE("a pointer of Git LFS in place of any file of a folder is named as that") {
+    for (const char* name :
+         {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+          "model.safetensors.index.json", "model-00002-of-00003.safetensors"}) {
+        const FolderCopy copy("llama3-bf16");
+        REQUIRE(std::filesystem::exists(copy.file(name)));
+        copy.write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+        check_refused(copy, Errc::BadFile, std::string{name} + " is a pointer of Git LFS");
+        check_refused(copy, Errc::BadFile, "git lfs pull");
+    }
+    const FolderCopy copy("llama3-bf16");
+    copy.write("chat_template.jinja", "version https://git-lfs.github.com/spec/v1\n");
+    check_refused(copy, Errc::BadFile, "chat_template.jinja is a pointer of Git LFS");
 }
 
 }  // namespace paceline::testing

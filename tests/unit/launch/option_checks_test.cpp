@@ -25,6 +25,17 @@ TEST_CASE("a word outside the list is refused with the list") {
     CHECK(!verdict(list_of({"f32", "bf16"}), "").empty());
 }
 
+TEST_CASE("a word of the list in other letters becomes the word, any other value stays as it is") {
+    const OptionCheck check = one_of({"q8_0", "bf16"});
+    CHECK(check.spelling("Q8_0") == "q8_0");
+    CHECK(check.spelling("bf16") == "bf16");
+    CHECK(check.spelling("Q4_K_M") == "Q4_K_M");
+    const OptionCheck list = list_of({"f32", "bf16"});
+    CHECK(list.spelling("BF16,f32") == "bf16,f32");
+    CHECK(list.spelling(",BF16,") == ",bf16,");
+    CHECK(list.spelling("") == "");
+}
+
 TEST_CASE("numbers outside their range, and what is no number, are refused with the range") {
     const OptionCheck half_open = number_between(0.0, 1.0, Bound::Excluded);
     CHECK(verdict(half_open, "1").empty());

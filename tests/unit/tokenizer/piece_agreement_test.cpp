@@ -41,7 +41,8 @@ Result<TokenizerData> data_of(const GgufKeyWriter& written, int vocab_size) {
     GgufHeader header = parse_gguf(head, "keys.gguf", GgufPart::Shard).value();
     const std::string file = "keys.gguf";
     GgufKeys keys{header, file};
-    return read_tokenizer(keys, vocab_size);
+    std::vector<std::string> remarks;
+    return read_tokenizer(keys, vocab_size, remarks);
 }
 
 /// What a GGUF file's reader makes of `data` once it is written.

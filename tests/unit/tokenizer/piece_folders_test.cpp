@@ -118,8 +118,10 @@ TEST_CASE("text of a user never becomes BOS, EOS or an end token, though added_t
         data.kinds.assign(3, TokenKind::Normal);
         Status status;
         huggingface::JsonKeys keys(ends, "generation_config.json", status);
-        huggingface::add_end_tokens(keys, 3, data);
+        std::vector<std::string> remarks;
+        huggingface::add_end_tokens(keys, 3, data, remarks);
         REQUIRE(status.ok());
+        CHECK(remarks.empty());
         CHECK(data.end_tokens == std::vector<TokenId>{2, 0});
         CHECK(data.kinds[0] == TokenKind::Normal);
         return data.kinds[2];

@@ -53,9 +53,6 @@ TEST_CASE("a vocabulary that contradicts itself is refused with field and value"
     data.kinds.pop_back();
     check_refused(data, Errc::BadFile, "token_type has 3 entries");
     data = tiny();
-    data.tokens[3] = "";
-    check_refused(data, Errc::BadFile, "tokens[3]");
-    data = tiny();
     data.eos = 4;
     check_refused(data, Errc::BadFile, "eos_token_id is 4");
     data = tiny();
@@ -157,6 +154,47 @@ TEST_CASE("the ends of generation are the file's own and the well-known ones, so
     data.eot = 3;
     data.eos = 1;
     CHECK(Tokenizer::make(data).value().end_tokens() == std::vector<TokenId>{1, 3});
+}
+
+TEST_CASE("a control token with a name that ends a turn or a text ends an answer") {
+    for (const char* name :
+         {"</s>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>",
+          "<|end|>", "<|end_of_turn|>", "<end_of_turn>", "<eos>", "<end_of_utterance>", "<|EOT|>",
+          "<EOT>", "_<EOT>", "\u2581<EOT>", "[EOT]", "[EOS]",
+          "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"}) {
+        CAPTURE(name);
+        TokenizerData data = tiny();
+        data.tokens[3] = name;
+        CHECK(Tokenizer::make(data).value().end_tokens() == std::vector<TokenId>{3});
+        data.kinds[3] = TokenKind::Normal;
+        CHECK(Tokenizer::make(data).value().end_tokens().empty());
+    }
+    for (const char* name : {"<|im_start|>", "<s>", "<|user|>", "<|file_sep|>"}) {
+        TokenizerData data = tiny();
+        data.tokens[3] = name;
+        CHECK(Tokenizer::make(data).value().end_tokens().empty());
+    }
+}
+
+TEST_CASE("with tokens for the end of an answer and for a call <|end|> ends a message only") {
+    TokenizerData data = tiny();
+    data.tokens.insert(data.tokens.end(), {"<|return|>", "<|call|>"});
+    data.kinds.insert(data.kinds.end(), 2, TokenKind::Control);
+    CHECK(Tokenizer::make(data).value().end_tokens() == std::vector<TokenId>{4, 5});
+}
+
+TEST_CASE("a token without text runs and matches no text, whatever its kind is") {
+    for (const TokenKind kind : {TokenKind::Control, TokenKind::User, TokenKind::Normal}) {
+        TokenizerData data = tiny();
+        data.tokens.insert(data.tokens.end(), {"", ""});
+        data.kinds.insert(data.kinds.end(), 2, kind);
+        const Result<Tokenizer> tokenizer = Tokenizer::make(data);
+        REQUIRE(tokenizer.ok());
+        CHECK(tokenizer.value().encode("ab<|end|>a", SpecialTokens::Parse) ==
+              std::vector<TokenId>{2, 3, 0});
+        CHECK(tokenizer.value().bytes_of(4).empty());
+        CHECK(!tokenizer.value().find(""));
+    }
 }
 
 TEST_CASE("a BOS is asked for only where the file does") {

@@ -54,18 +54,20 @@ TEST_CASE(
     CHECK(read_bytes(tiny_model().bytes()).value().tokenizer.refusal.empty());
 }
 
-TEST_CASE("token ids outside the vocabulary are refused, each by its key") {
-    for (const char* name : {"bos_token_id", "eos_token_id", "eot_token_id", "eom_token_id",
-                             "unknown_token_id", "padding_token_id"}) {
-        const std::string key = std::string("tokenizer.ggml.") + name;
+TEST_CASE("a BOS outside the vocabulary is refused where texts begin with it") {
+    for (const std::int32_t id : {288, -1}) {
         GgufBuilder builder = tiny_model();
-        builder.set_u32(key, 288);
-        expect_bad(builder, {key, "288"});
-        builder.set_u32(key, 0xFFFFFFFF);
-        expect_bad(builder, {key, "4294967295"});
-        builder.set_i32(key, -1);
-        expect_bad(builder, {key, "-1"});
+        builder.set_i32("tokenizer.ggml.bos_token_id", id);
+        builder.set_bool("tokenizer.ggml.add_bos_token", true);
+        expect_bad(builder, {"tokenizer.ggml.bos_token_id is " + std::to_string(id), "288",
+                             "tokenizer.ggml.add_bos_token"});
     }
+}
+
+TEST_CASE("a special id that is no number is refused by its key") {
+    GgufBuilder builder = tiny_model();
+    builder.set_text("tokenizer.ggml.padding_token_id", "none");
+    expect_bad(builder, {"tokenizer.ggml.padding_token_id", "string"});
 }
 
 TEST_CASE("ids of Paceline's own keys outside the vocabulary are refused, each by its key") {

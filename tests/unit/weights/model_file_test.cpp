@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "model/weights/describe.hpp"
+#include "model/weights/safetensors_file.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
 namespace paceline {
@@ -58,6 +59,43 @@ TEST_CASE("a path that leads nowhere, to a directory, to a FIFO or to nothing is
     expect_not_opened(dir / "empty.gguf/inside", "Not a directory");
     REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
     expect_not_opened(dir / "fifo", "not a regular file");
+}
+
+TEST_CASE("a pointer of Git LFS is named as that, as a whole model and as a shard") {
+    const TemporaryDirectory dir;
+    Bytes pointer;
+    append_raw(pointer, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1000000\n");
+    write_file(dir / "model.gguf", pointer);
+    expect_not_opened(dir / "model.gguf", "git lfs pull");
+    write_file(dir / "model-00001-of-00002.gguf", tiny_model().bytes());
+    write_file(dir / "model-00002-of-00002.gguf", pointer);
+    const Result<ModelFile> split = ModelFile::open(dir / "model-00001-of-00002.gguf");
+    REQUIRE_FALSE(split.ok());
+    CHECK(split.error().what.find("model-00002-of-00002.gguf is a pointer of Git LFS") !=
+          std::string::npos);
+    // The same opens LoRAs, drafts, heads, adapters and probes.
+    write_file(dir / "part.safetensors", pointer);
+    const Result<SafetensorsFile> part = SafetensorsFile::open(dir / "part.safetensors");
+    REQUIRE_FALSE(part.ok());
+    CHECK(part.error().what.find("git lfs pull") != std::string::npos);
+}
+
+TEST_CASE("a file of a folder that is named in its place says to name the folder") {
+    const TemporaryDirectory dir;
+    Bytes text;
+    append_raw(text, "{}\n");
+    write_file(dir / "config.json", text);
+    for (const char* name : {"config.json", "model.safetensors", "tokenizer.json",
+                             "model.safetensors.index.json", "pytorch_model.bin"}) {
+        write_file(dir / name, text);
+        expect_not_opened(dir / name, "name the folder: ");
+    }
+    // A GGUF file may lie beside them.
+    write_file(dir / "tiny.gguf", tiny_model().bytes());
+    CHECK(open_valid(dir / "tiny.gguf").config().layers == 2);
+    const Bytes whole = tiny_model().bytes();
+    write_file(dir / "cut.gguf", {whole.begin(), whole.begin() + 100});
+    expect_not_opened(dir / "cut.gguf", "tensor count");
 }
 
 TEST_CASE("a file without read permission is refused clearly") {

@@ -63,6 +63,16 @@ TEST_CASE("tensors and metadata are found as they were written") {
     CHECK(contents.data_start + 32 == bytes.size());
 }
 
+TEST_CASE("metadata that are null are as if absent") {
+    const std::string tensor = R"("t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+    const std::vector<std::byte> bytes =
+        safetensors_bytes(R"({"__metadata__":null,)" + tensor, std::vector<std::byte>(8));
+    const Result<SafetensorsContents> read = read_safetensors(bytes, "x.safetensors");
+    if (!read) FAIL(read.error().what);
+    CHECK(read.value().metadata.empty());
+    CHECK(read.value().tensors.size() == 1);
+}
+
 TEST_CASE("what a header must not say is refused, with the field and its value") {
     const auto tensor = [](const std::string& dtype, const std::string& shape,
                            const std::string& offsets) {
