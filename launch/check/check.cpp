@@ -21,7 +21,7 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "check";
+constexpr const char* kCheckCommand = "check";
 
 constexpr const char* kFooter =
     R"(Decodes every prompt plainly in one process, then with the pipeline, and compares the tokens.
@@ -31,8 +31,8 @@ Exit codes: 0 all equal, 1 a difference or a failure, 2 a wrong command line. Ex
   paceline check --method pearl --prompts questions.jsonl --first 20 --stalls 10 --delay draft:80)";
 
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kCheckCommand, error.what)
+                                           : report_failure(kCheckCommand, error);
 }
 
 void add_what(Command& command, CheckOptions& options) {
@@ -196,7 +196,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
 
 Command add_check(Command& app, CheckOptions& options) {
     Command command =
-        app.add_command(kCommand, "Compare a pipeline with plain decoding on a set of prompts");
+        app.add_command(kCheckCommand, "Compare a pipeline with plain decoding on a set of prompts");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     refuse_exact_option(command);

@@ -26,7 +26,7 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "convert";
+constexpr const char* kConvertCommand = "convert";
 constexpr std::pair<const char*, StoredType> kTypes[] = {{"q8_0", StoredType::Q8_0},
                                                          {"q4_0", StoredType::Q4_0},
                                                          {"q4_1", StoredType::Q4_1},
@@ -132,7 +132,7 @@ Status convert(const ConvertCommandOptions& options,
 }  // namespace
 
 Command add_convert(Command& app, ConvertCommandOptions& options) {
-    Command command = app.add_command(kCommand, "Write a model as one packed GGUF file");
+    Command command = app.add_command(kConvertCommand, "Write a model as one packed GGUF file");
     command
         .add_option(
             "model", options.model,
@@ -168,8 +168,8 @@ int run_convert(const ConvertCommandOptions& options, const Environment& environ
     if (done) return kExitOk;
     if (interrupt.draining()) return kExitTerminated;
     if (interrupt.raised()) return kExitInterrupted;
-    return done.error().code == Errc::BadArgument ? report_usage(kCommand, done.error().what)
-                                                  : report_failure(kCommand, done.error());
+    return done.error().code == Errc::BadArgument ? report_usage(kConvertCommand, done.error().what)
+                                                  : report_failure(kConvertCommand, done.error());
 }
 
 }  // namespace paceline

@@ -28,12 +28,12 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "inspect";
+constexpr const char* kInspectCommand = "inspect";
 
 /// Usage errors are the command line's.
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kInspectCommand, error.what)
+                                           : report_failure(kInspectCommand, error);
 }
 
 std::string rope_text(const RopeConfig& rope) {
@@ -261,7 +261,7 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 }  // namespace
 
 Command add_inspect(Command& app, InspectOptions& options) {
-    Command command = app.add_command(kCommand, "What a model file holds and needs in memory");
+    Command command = app.add_command(kInspectCommand, "What a model file holds and needs in memory");
     command.add_option(
         "model,-m,--model", options.model.model,
         "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the Hugging "

@@ -21,11 +21,11 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "search";
+constexpr const char* kSearchCommand = "search";
 
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kSearchCommand, error.what)
+                                           : report_failure(kSearchCommand, error);
 }
 
 /// The best set of one size.
@@ -119,7 +119,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
         !room) {
         return room;
     }
-    print_rounded_types(kCommand, file, options.model);
+    print_rounded_types(kSearchCommand, file, options.model);
     Result<std::unique_ptr<Backend>> backend =
         load_backend(file, cpu, device, bars_on(environment));
     if (!backend) return backend.error();
@@ -152,7 +152,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
 
 Command add_search(Command& app, SearchOptions& options) {
     Command command = app.add_command(
-        kCommand, "Find the sub-layers that the model can skip when it drafts for itself");
+        kSearchCommand, "Find the sub-layers that the model can skip when it drafts for itself");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     command.add_option("--prompts", options.prompts_file,

@@ -27,7 +27,7 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "simulate";
+constexpr const char* kSimulateCommand = "simulate";
 
 constexpr const char* kFooter =
     R"(Every process of the configuration is a device of its own; the text is that of the real model, or
@@ -41,8 +41,8 @@ of an oracle for a shape (--random, --acceptance); the time is simulated. Exampl
       --sweep draft-cost=0.05,0.1,0.2 --sweep draft.exit_alternatives=1,4,6 --json sweep.json)";
 
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kSimulateCommand, error.what)
+                                           : report_failure(kSimulateCommand, error);
 }
 
 void add_run_options(Command& command, SimulateOptions& options) {
@@ -186,7 +186,7 @@ Result<Asked> ask_model(const SimulateOptions& options, const Environment& envir
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
-    print_rounded_types(kCommand, file, options.model);
+    print_rounded_types(kSimulateCommand, file, options.model);
     Result<SamplingParams> sampling = sampling_params(options.sampling, file.config().vocab_size);
     if (!sampling) return sampling.error();
     Result<std::vector<std::vector<TokenId>>> encoded =
@@ -366,7 +366,7 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
 
 Command add_simulate(Command& app, SimulateOptions& options) {
     Command command = app.add_command(
-        kCommand, "Run a pipeline on simulated devices, with the real model's text");
+        kSimulateCommand, "Run a pipeline on simulated devices, with the real model's text");
     add_model_options(command, options.model);
     add_random_options(command, options.model);
     add_parts_option(command, options.model);
