@@ -30,7 +30,7 @@ def line_chart(title: str, x_title: str, y_title: str, lines: dict) -> str:
     axes = figure.add_subplot()
     for number, (name, points) in enumerate(lines.items()):
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4,
-                  color=COLOURS[number % len(COLOURS)], label=str(name))
+                  color=COLOURS[number % len(COLOURS)], label=str(name).replace("$", r"\$"))  # which begins a formula
     values = sorted({x for points in lines.values() for x, _ in points}, key=str)
     if len(values) <= TICKS_MAX and not any(isinstance(x, str) for x in values):
         axes.set_xticks(values)
