@@ -271,7 +271,7 @@ Command add_inspect(Command& app, InspectOptions& options) {
     add_random_options(command, options.model);
     command
         .add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
-        .check(whole_number(1, 1 << 24));
+        .check(explain_low(whole_number(1, 1 << 24), "without -c it is the model's own"));
     command.add_flag("--tensors", options.all_tensors,
                      "a line for every tensor, not for every kind");
     command.add_option("-o,--output", options.format, "output")
