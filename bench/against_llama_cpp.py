@@ -26,7 +26,8 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
+XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
+CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 
 
 def busy_ticks():

@@ -40,7 +40,8 @@ import prompt_sets
 from llama_speculation import KINDS, Llama
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
+XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
+CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 # Not a pipeline, or what other rows are measured against.
 OMITTED = {"plain"}
 # Whose draft can be made useless: a sequential one, one on a core of its own.

@@ -31,7 +31,8 @@ import prompt_sets
 import sweep_configs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "paceline"
+XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
+CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 
 
 def paceline(options, *words):

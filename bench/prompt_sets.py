@@ -23,7 +23,7 @@ def add_options(parser):
 
 def lines_of(path):
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
+    with opener(path, "rt", encoding="utf-8-sig") as file:
         return [line for line in file if line.strip()]
 
 

@@ -32,7 +32,8 @@ from peer_report import (Report, add_card_options, card, microseconds, read_shap
                          share_of)
 from synthetic_gguf import write_gguf  # noqa: E402: likewise
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
+XDG_CACHE = Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
+CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
 NEEDED = ("llama-bench", "llama-batched-bench")
 STEPS = 32  # of a batch; their mean is one figure
 UBATCHES = (512, 2048)  # rows of a batch of the prompt

@@ -14,7 +14,8 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
+XDG_CACHE = Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
+CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else Path.home() / ".cache") / "paceline"
 VENV = os.environ.get("PACELINE_TRAINING_VENV") or CACHE / "training-venv"
 SKIPPED = 77
 HAS_BOTH = """

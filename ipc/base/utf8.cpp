@@ -81,6 +81,11 @@ std::size_t valid_prefix(std::string_view text) {
     return at;
 }
 
+std::string_view without_mark(std::string_view text) {
+    if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    return text;
+}
+
 std::string replace_invalid(std::string_view text) {
     std::string out;
     out.reserve(text.size());

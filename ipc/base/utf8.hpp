@@ -11,7 +11,8 @@
 
 namespace paceline::utf8 {
 
-inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";    // U+FFFD
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // U+FEFF
 
 enum class Form : std::uint8_t {
     Whole,      // one character
@@ -33,6 +34,9 @@ void append(std::string& out, char32_t code);
 
 /// The number of leading bytes of `text` that are whole, valid characters.
 [[nodiscard]] std::size_t valid_prefix(std::string_view text);
+
+/// `text` without the byte order mark with which some editors begin a file.
+[[nodiscard]] std::string_view without_mark(std::string_view text);
 
 /// `text` with U+FFFD for each invalid part, an unfinished end included.
 [[nodiscard]] std::string replace_invalid(std::string_view text);

@@ -11,6 +11,8 @@
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 
+#include "ipc/base/write_all.hpp"
+
 namespace paceline {
 namespace {
 
@@ -55,7 +57,7 @@ Result<ShmFile> ShmFile::create(const std::string& name,
     if (const int error = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(bytes)); error != 0) {
         return Error{Errc::OutOfMemory,
                      fmt::format("no memory for shared memory '{}' of {} bytes: {}", name, bytes,
-                                 std::strerror(error))};
+                                 write_error(error))};
     }
     if (::pwrite(file.fd(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size())) {
         return failed("pwrite", name);

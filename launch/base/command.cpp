@@ -166,6 +166,11 @@ Option& Option::needs(const std::string& other) {
     return *this;
 }
 
+Option& Option::tells(bool& given) {
+    option_->each([&given](const std::string& /*value*/) { given = true; });
+    return *this;
+}
+
 Command Command::add_command(const std::string& name, const std::string& text) {
     return Command{*app_->add_subcommand(name, text)};
 }

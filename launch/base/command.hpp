@@ -42,6 +42,8 @@ public:
     /// Another option of the same command, declared before.
     Option& excludes(const std::string& other);
     Option& needs(const std::string& other);
+    /// Becomes true if the command line has the option, also with the value of its default.
+    Option& tells(bool& given);
 
 private:
     CLI::Option* option_;

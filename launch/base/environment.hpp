@@ -11,7 +11,7 @@ namespace paceline {
 struct Environment {
     std::string model;         // PACELINE_MODEL: used where -m is not given; may be empty
     std::string pretrained;    // PACELINE_PRETRAINED: a folder with trained parts; may be empty
-    std::string cache_folder;  // the demo model, packed copies of folders (packed_cache.hpp)
+    std::string cache_folder;  // the demo model, packed copies (packed_cache.hpp); empty: none
     std::string hub_cache;     // where other programs keep models of the Hugging Face hub
     bool stdin_is_terminal = false;
     bool stdout_is_terminal = false;
@@ -19,7 +19,7 @@ struct Environment {
     bool terminal_moves = false;  // TERM: its cursor can be moved
 };
 
-/// Where launch/fetch_model puts the demo model.
+/// Where launch/fetch_model puts the demo model; empty: there is no cache folder.
 [[nodiscard]] std::string demo_model_path(const Environment& environment);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// JSON for standard output, escaped so that strings from files can break neither the JSON nor a terminal.
+// JSON for standard output and files, escaped so that strings from files can break neither the JSON nor a terminal.
 #pragma once
 
 #include <string>

@@ -67,12 +67,14 @@ void add_model_options(Command& app, ModelOptions& options) {
     app.add_option("-t,--threads", options.threads,
                    "threads, each on a core of its own (default: the physical cores that this "
                    "process may use)")
-        .check(whole_number(1, 1024));
+        .check(explain_low(whole_number(1, 1024), "without -t it is the number of cores"));
     app.add_option("-c,--context", options.context,
                    fmt::format("tokens that prompt and answer may have together (default: the "
                                "model's own context, at most {})",
                                kContextDefault))
-        .check(whole_number(1, 1 << 24));
+        .check(explain_low(
+            whole_number(1, 1 << 24),
+            fmt::format("without -c it is the model's own, at most {}", kContextDefault)));
 }
 
 void add_device_option(Command& app, ModelOptions& options) {
@@ -110,7 +112,8 @@ void add_random_options(Command& app, ModelOptions& options) {
         .excludes("--model")
         .excludes("--lora");
     app.add_option("--random-seed", options.random_seed, "seed of these weights")
-        .check(whole_number(0))
+        .check(explain_low(whole_number(0),
+                           "other weights each time are --random-seed $RANDOM (bash)"))
         .needs("--random")
         .show_default();
 }
@@ -156,8 +159,10 @@ Result<std::string> choose_model(const ModelOptions& options, const Environment&
     return Error{Errc::BadFile,
                  "no model: name a GGUF file or a Hugging Face folder with -m, or bring the demo "
                  "model (98 MB) with "
-                 "launch/fetch_model; it was looked for at " +
-                     demo};
+                 "launch/fetch_model; " +
+                     (demo.empty() ? "there is no cache folder: neither XDG_CACHE_HOME nor HOME is "
+                                     "an absolute path"
+                                   : "it was looked for at " + demo)};
 }
 
 }  // namespace paceline

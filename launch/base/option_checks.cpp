@@ -132,6 +132,16 @@ OptionCheck whole_number(long long lowest, long long highest) {
     }};
 }
 
+OptionCheck explain_low(const OptionCheck& check, const std::string& instead) {
+    return OptionCheck{[=](const std::string& value) -> std::string {
+                           std::string complaint = check.complaint(value);
+                           const bool low = parse_number<double>(value).value_or(1.0) <= 0.0;
+                           if (low && !complaint.empty()) complaint += "; " + instead;
+                           return complaint;
+                       },
+                       check.allowed};
+}
+
 OptionCheck whole_number_list(long long lowest, long long highest) {
     return OptionCheck{[=](const std::string& value) -> std::string {
         for (const std::string& part : split_list(value)) {

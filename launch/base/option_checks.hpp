@@ -30,6 +30,14 @@ enum class Bound : unsigned char { Included, Excluded };
 [[nodiscard]] OptionCheck whole_number(long long lowest,
                                        long long highest = std::numeric_limits<int>::max());
 
+/// `check`; its complaint about a number of 0 or less ends in `instead`: what stands here for what such a number
+/// means in other programs.
+[[nodiscard]] OptionCheck explain_low(const OptionCheck& check, const std::string& instead);
+
+/// Of explain_low() for -n, where -1 is not possible.
+inline constexpr const char* kNoEndlessAnswer =
+    "an answer until the model ends it is an -n as large as the context";
+
 /// "1,2,4" as numbers; every one at least `lowest`. For options that take a list in one word.
 [[nodiscard]] OptionCheck whole_number_list(long long lowest,
                                             long long highest = std::numeric_limits<int>::max());

@@ -1,24 +1,57 @@
 #include "launch/base/output_file.hpp"
 
 #include <cerrno>
-#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ipc/base/write_all.hpp"
 
 namespace paceline {
+namespace {
+
+constexpr mode_t kMode = 0666;  // less the user's umask
+
+/// Whether `path` itself, not what a link of that name leads to, is the file `descriptor`.
+bool is_named(int descriptor, const std::string& path) {
+    struct stat own {};
+    struct stat named {};
+    return ::fstat(descriptor, &own) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+           S_ISREG(named.st_mode) && own.st_ino == named.st_ino && own.st_dev == named.st_dev;
+}
+
+}  // namespace
 
 Result<OutputFile> OutputFile::open(const std::string& path, const char* option) {
-    std::FILE* file = std::fopen(path.c_str(), "wb");
-    if (file == nullptr) {
+    struct stat there {};
+    const bool made = ::lstat(path.c_str(), &there) != 0;
+    OwnedFd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode)};
+    if (!file) {
         return Error{Errc::BadArgument, std::string{option} + ": " + path +
-                                            " cannot be written: " + std::strerror(errno)};
+                                            " cannot be written: " + write_error(errno)};
     }
-    return OutputFile{file, path};
+    return OutputFile{path, std::move(file), made};
+}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(file_, other.file_);
+    std::swap(remove_, other.remove_);
+    return *this;
+}
+
+OutputFile::~OutputFile() {
+    if (file_ && remove_ && is_named(file_.get(), path_)) (void)::unlink(path_.c_str());
 }
 
 Status OutputFile::write(const std::string& text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
-                         std::fflush(file_.get()) == 0;
-    if (written) return {};
-    return Error{Errc::System, path_ + " cannot be written: " + std::strerror(errno)};
+    if (const int error = write_all(file_.get(), text); error != 0) {
+        // Half of a JSON file is worth nothing; a pipe has no length.
+        (void)!::ftruncate(file_.get(), 0);
+        return Error{Errc::System, path_ + " cannot be written: " + write_error(error)};
+    }
+    remove_ = false;
+    return {};
 }
 
 }  // namespace paceline

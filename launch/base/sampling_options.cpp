@@ -46,29 +46,41 @@ Result<std::pair<TokenId, float>> parse_bias(const std::string& word, int vocab_
 
 void add_sampling_options(Command& app, SamplingOptions& options) {
     SamplingParams& p = options.params;
+    GivenSampling& given = options.given;
     const auto add = [&app](const char* name, auto& value, const char* text,
                             const OptionCheck& check) {
         return app.add_option(name, value, text).check(check).show_default().group(kGroup);
     };
     // The ranges are the sampler's own: sampling.hpp.
-    add("--temp", p.temperature, "temperature; 0 is greedy", number_between(0.0, kTemperatureMax))
-        .check(zero_or_at_least(kTemperatureMin));
-    add("--top-k", p.top_k, "draw from the k likeliest tokens; 0 is all", whole_number(0));
+    add("--temp", p.temperature, "temperature; 0 is greedy",
+        explain_low(number_between(0.0, kTemperatureMax), "greedy is 0"))
+        .check(zero_or_at_least(kTemperatureMin))
+        .tells(given.temperature);
+    add("--top-k", p.top_k, "draw from the k likeliest tokens; 0 is all",
+        explain_low(whole_number(0), "all tokens are 0"))
+        .tells(given.top_k);
     add("--top-p", p.top_p, "draw from the likeliest tokens that hold this much probability",
-        number_between(0.0, 1.0, Bound::Excluded));
+        explain_low(number_between(0.0, 1.0, Bound::Excluded),
+                    "all tokens are 1, the likeliest alone is --top-k 1"))
+        .tells(given.top_p);
     add("--min-p", p.min_p, "drop tokens less likely than this part of the likeliest",
-        number_between(0.0, 1.0, Bound::Included, Bound::Excluded))
-        .check(zero_or_at_least(kMinPMin));
+        explain_low(number_between(0.0, 1.0, Bound::Included, Bound::Excluded), "all tokens are 0"))
+        .check(zero_or_at_least(kMinPMin))
+        .tells(given.min_p);
     add("-s,--seed", p.seed, "the text depends on model, prompt, options and this number alone",
-        whole_number(0, std::numeric_limits<long long>::max()));
+        explain_low(whole_number(0, std::numeric_limits<long long>::max()),
+                    "another text each time is --seed $RANDOM (bash)"));
     add("--repeat-penalty", p.repetition_penalty, "over 1 makes seen tokens less likely",
-        number_between(kRepetitionPenaltyMin, kPenaltyMax));
+        explain_low(number_between(kRepetitionPenaltyMin, kPenaltyMax), "no penalty is 1"))
+        .tells(given.repetition_penalty);
     add("--presence-penalty", p.presence_penalty, "taken once from the logit of a seen token",
         number_between(-kPenaltyMax, kPenaltyMax));
     add("--frequency-penalty", p.frequency_penalty, "taken for each time a token was seen",
         number_between(-kPenaltyMax, kPenaltyMax));
     add("--penalty-window", p.penalty_window,
-        "how many of the last tokens count as seen; -1 is all", whole_number(-1));
+        "how many of the last tokens count as seen; -1 is all",
+        explain_low(whole_number(-1), "all tokens are -1"))
+        .tells(given.penalty_window);
     app.add_option("--logit-bias", options.bias_words,
                    "ID=VALUE, added to a token's logit; -inf bans it; may be repeated")
         .repeated()
@@ -81,10 +93,46 @@ void add_sampling_options(Command& app, SamplingOptions& options) {
 
 void add_generation_config_option(Command& app, SamplingOptions& options) {
     app.add_flag("--generation-config", options.generation_config,
-                 "draw as the generation_config.json of a Hugging Face folder says (temperature, "
-                 "top-k, top-p, min-p, repeat penalty); options that are given too count")
+                 "draw as transformers does with the folder's generation_config.json (temperature, "
+                 "top-k, top-p, min-p, repeat penalty of the whole text); given options count")
         .group(kGroup);
 }
+
+namespace {
+
+/// Takes values of a generation_config.json; the first one that cannot be drawn with is the error.
+class StatedValues {
+public:
+    StatedValues(const ModelFile& file, SamplingParams& params)
+        : file_{file.path() + "/generation_config.json"}, params_{&params} {}
+
+    /// Whether the file's value is taken.
+    template <class Value>
+    bool take(Value SamplingParams::*field,
+              bool given,
+              const std::optional<Value>& stated,
+              const char* option) {
+        // Options that were set without a command line differ from their defaults.
+        if (given || params_->*field != SamplingParams{}.*field || !stated) return false;
+        SamplingParams alone;
+        alone.*field = *stated;
+        const Status possible = validate(alone, kAnyVocabulary);
+        if (!possible && status_) {
+            status_ = Error{Errc::BadFile, file_ + ": " + possible.error().what + "; " + option +
+                                               " on the command line counts in its place"};
+        }
+        params_->*field = *stated;
+        return true;
+    }
+    [[nodiscard]] const Status& status() const { return status_; }
+
+private:
+    std::string file_;
+    SamplingParams* params_;
+    Status status_;
+};
+
+}  // namespace
 
 Result<SamplingOptions> with_generation_config(SamplingOptions options, const ModelFile& file) {
     if (!options.generation_config) return options;
@@ -93,17 +141,38 @@ Result<SamplingOptions> with_generation_config(SamplingOptions options, const Mo
         return Error{Errc::BadArgument,
                      "--generation-config: " + file.path() + " has no generation_config.json"};
     }
-    const SamplingParams usual;
-    const auto take = [](auto& value, const auto& usual_value, const auto& stated_value) {
-        if (value == usual_value && stated_value) value = *stated_value;
-    };
-    SamplingParams& params = options.params;
-    take(params.temperature, usual.temperature, stated.temperature);
-    take(params.top_k, usual.top_k, stated.top_k);
-    take(params.top_p, usual.top_p, stated.top_p);
-    take(params.min_p, usual.min_p, stated.min_p);
-    take(params.repetition_penalty, usual.repetition_penalty, stated.repetition_penalty);
+    using Params = SamplingParams;
+    Params& params = options.params;
+    const GivenSampling& given = options.given;
+    StatedValues values{file, params};
+    values.take(&Params::temperature, given.temperature, stated.temperature, "--temp");
+    if (!params.greedy()) {
+        values.take(&Params::top_k, given.top_k, stated.top_k, "--top-k");
+        values.take(&Params::top_p, given.top_p, stated.top_p, "--top-p");
+        values.take(&Params::min_p, given.min_p, stated.min_p, "--min-p");
+    }
+    const bool penalty = values.take(&Params::repetition_penalty, given.repetition_penalty,
+                                     stated.repetition_penalty, "--repeat-penalty");
+    // Transformers has no window.
+    if (penalty)
+        values.take<int>(&Params::penalty_window, given.penalty_window, -1, "--penalty-window");
+    if (!values.status()) return values.status().error();
     return options;
+}
+
+std::string generation_config_remark(const SamplingOptions& options,
+                                     const SamplingParams& drawn,
+                                     const ModelFile& file) {
+    if (!options.generation_config) return {};
+    std::string keys;
+    for (const SamplingDefaults::Other& other : file.sampling_defaults().others) {
+        if (other.drawn_only && drawn.greedy()) continue;
+        keys += (keys.empty() ? "" : ", ") + other.key;
+    }
+    if (keys.empty()) return {};
+    return "--generation-config: the file also has " + keys +
+           ": with transformers they change the text, here they do nothing (-n and --stop end "
+           "answers, --logit-bias ID=-inf bans a token)";
 }
 
 Result<SamplingParams> sampling_params(const SamplingOptions& options, int vocab_size) {

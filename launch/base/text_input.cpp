@@ -7,6 +7,8 @@
 #include <fmt/core.h>
 #include <memory>
 
+#include "ipc/base/utf8.hpp"
+
 namespace paceline {
 
 namespace {
@@ -26,7 +28,7 @@ Result<std::string> read_all(std::FILE* stream, const std::string& name, std::si
     if (std::ferror(stream) != 0) {
         return Error{Errc::BadFile, name + ": cannot be read: " + std::strerror(errno)};
     }
-    return text;
+    return std::string{utf8::without_mark(text)};
 }
 
 }  // namespace
@@ -37,7 +39,11 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
     };
     const std::unique_ptr<std::FILE, Close> file{std::fopen(path.c_str(), "rb")};
     if (!file) return Error{Errc::BadFile, path + ": cannot be opened: " + std::strerror(errno)};
-    return read_all(file.get(), path, bytes_max);
+    Result<std::string> text = read_all(file.get(), path, bytes_max);
+    const bool utf16 =
+        text && (text.value().starts_with("\xFF\xFE") || text.value().starts_with("\xFE\xFF"));
+    if (utf16) return Error{Errc::BadFile, path + ": is UTF-16 text; save it as UTF-8"};
+    return text;
 }
 
 Result<std::string> read_text(const TextSource& source, const Environment& environment) {

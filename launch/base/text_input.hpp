@@ -1,6 +1,7 @@
 // Where a command's text comes from: an argument, a file, or standard input.
 //
-// Input is bounded: /dev/zero, or a pipe that never ends, is refused with an error that names it.
+// Input is bounded: /dev/zero, or a pipe that never ends, is refused with an error that names it. A byte order
+// mark (U+FEFF) at the beginning of a file or of standard input is no part of the text.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,7 @@ inline constexpr std::size_t kRecordBytesMax = 256U << 20U;
 [[nodiscard]] Result<std::string> read_text(const TextSource& source,
                                             const Environment& environment);
 
-/// All bytes of `path`. Errors: BadFile with the reason, or because there are more than `bytes_max`.
+/// The text of `path`. Errors: BadFile with the reason: it is longer than `bytes_max`, or UTF-16.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
 
 }  // namespace paceline

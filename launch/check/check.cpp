@@ -7,6 +7,7 @@
 
 #include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
@@ -53,7 +54,7 @@ void add_what(Command& command, CheckOptions& options) {
         .check(whole_number(0))
         .show_default();
     command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(whole_number(1))
+        .check(explain_low(whole_number(1), kNoEndlessAnswer))
         .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
         .check(whole_number(1, kRequestsMax))
@@ -184,8 +185,7 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
     if (!result) return result.error();
     std::fputs(check_table(result.value(), task.value()).c_str(), stdout);
     if (json_file) {
-        const std::string json = to_json(result.value(), task.value())
-                                     .dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+        const std::string json = json_text(to_json(result.value(), task.value()), 1);
         if (Status s = json_file->write(json + "\n"); !s) return s.error();
     }
     if (Status s = log.value().written(); !s) return s.error();
@@ -195,8 +195,8 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
 }  // namespace
 
 Command add_check(Command& app, CheckOptions& options) {
-    Command command =
-        app.add_command(kCheckCommand, "Compare a pipeline with plain decoding on a set of prompts");
+    Command command = app.add_command(kCheckCommand,
+                                      "Compare a pipeline with plain decoding on a set of prompts");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     refuse_exact_option(command);

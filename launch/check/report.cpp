@@ -13,7 +13,7 @@ namespace {
 
 std::string verdict_on(const CheckResult& result, std::size_t prompt) {
     const CheckedAnswer& answer = result.answers[prompt];
-    if (!answer.error.empty()) return "no answer: " + answer.error;
+    if (!answer.error.empty()) return "no answer: " + visible(answer.error, kLineShownBytesMax);
     return difference_text(answer.ids, result.plain[prompt].ids);
 }
 
@@ -74,8 +74,9 @@ std::string check_table(const CheckResult& result, const CheckTask& task) {
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
         const CheckedAnswer& answer = result.answers[i];
         const bool loops = first_loop(result.plain[i].ids).has_value();
-        text += print("%-24.24s %7zu %10.2f %10.2f  ", visible(task.prompts[i].id, 21).c_str(),
-                      answer.ids.size(), answer.rate, result.plain[i].rate);
+        text +=
+            print("%-24.24s %7zu %10.2f %10.2f  ", visible(visible(task.prompts[i].id), 21).c_str(),
+                  answer.ids.size(), answer.rate, result.plain[i].rate);
         text += verdict_on(result, i);
         if (answer.figures.replays > 0)
             text += print(", begun anew %u times", answer.figures.replays);

@@ -188,7 +188,8 @@ Status sweep(const BenchOptions& options,
 }  // namespace
 
 Command add_bench(Command& app, BenchOptions& options) {
-    Command command = app.add_command(kBenchCommand, "Measure prefill, decoding and batches of rows");
+    Command command =
+        app.add_command(kBenchCommand, "Measure prefill, decoding and batches of rows");
     add_model_file_option(command, options.model);
     add_lora_option(command, options.model);
     add_random_options(command, options.model);

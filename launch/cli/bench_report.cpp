@@ -1,13 +1,13 @@
 #include "launch/cli/bench_report.hpp"
 
-#include <array>
 #include <cmath>
-#include <cstdio>
+#include <fmt/core.h>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
 
 #include "launch/base/build_info.hpp"
+#include "launch/base/table_text.hpp"
 #include "launch/load/model_summary.hpp"
 
 namespace paceline {
@@ -16,13 +16,6 @@ namespace {
 
 std::vector<double> as_doubles(const std::vector<std::uint64_t>& values) {
     return {values.begin(), values.end()};
-}
-
-std::string csv_field(const nlohmann::ordered_json& value) {
-    std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? std::string{"\"\""} : std::string{c};
-    return out + "\"";
 }
 
 }  // namespace
@@ -52,13 +45,11 @@ std::string markdown_header() {
 
 std::string to_markdown(const BenchRow& row) {
     const Spread rate = spread_of(row.samples_ts());
-    std::array<char, 512> line{};
-    std::snprintf(line.data(), line.size(), "| %s | %s | %s | %s %s | %d | %s | %s | %.2f ± %.2f |",
-                  row.model_name.c_str(), human_bytes(row.model_bytes).c_str(),
-                  human_count(row.model_parameters).c_str(), row.backend.c_str(),
-                  (row.gpu.empty() ? row.isa : row.gpu).c_str(), row.threads, row.dtype.c_str(),
-                  name(row.bench).c_str(), rate.mean, rate.deviation);
-    return line.data();
+    return fmt::format("| {} | {} | {} | {} {} | {} | {} | {} | {:.2f} ± {:.2f} |",
+                       markdown_cell(row.model_name), human_bytes(row.model_bytes),
+                       human_count(row.model_parameters), row.backend,
+                       markdown_cell(row.gpu.empty() ? row.isa : row.gpu), row.threads, row.dtype,
+                       name(row.bench), rate.mean, rate.deviation);
 }
 
 nlohmann::ordered_json to_json(const BenchRow& row) {
@@ -112,7 +103,7 @@ std::string to_csv(const BenchRow& row) {
     for (const auto& [key, value] : fields.items()) {
         if (value.is_array()) continue;
         if (!line.empty()) line += ',';
-        line += csv_field(value);
+        line += csv_field(value.is_string() ? value.get<std::string>() : value.dump());
     }
     return line;
 }

@@ -12,6 +12,7 @@
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/cli/chat_input.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -41,9 +42,9 @@ std::string_view command_of(std::string_view message) {
 void change_system(RunSession& session, std::string_view text) {
     text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
     if (text.empty()) {
-        std::fprintf(
-            stderr, "[the system prompt is %s]\n",
-            session.system().empty() ? "the chat template's own" : session.system().c_str());
+        const std::string& own = session.system();
+        std::fprintf(stderr, "[the system prompt is %s]\n",
+                     own.empty() ? "the chat template's own" : visible_lines(own).c_str());
         return;
     }
     session.set_system(std::string{text});

@@ -152,7 +152,7 @@ Command add_convert(Command& app, ConvertCommandOptions& options) {
     command
         .add_option("-t,--threads", options.threads,
                     "threads (default: the cores that this process may use)")
-        .check(whole_number(1, 1024));
+        .check(explain_low(whole_number(1, 1024), "without -t it is the number of cores"));
     command.add_flag("--force", options.force, "replace an output that exists");
     command.add_flag("-q,--quiet", options.quiet, "no progress, no summary");
     command.footer(

@@ -284,7 +284,9 @@ void add_what(Command& command, GenerateOptions& options) {
                                    int highest) {
         command.add_option(name, value, text).check(whole_number(lowest, highest)).show_default();
     };
-    number("-n,--n-predict", options.max_tokens, "most tokens of each answer", 1, 1 << 20);
+    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
+        .check(explain_low(whole_number(1, 1 << 20), kNoEndlessAnswer))
+        .show_default();
     number("--requests", options.requests, "answers made at the same time", 1, 512);
     number("--samples", options.samples, "answers to each prompt, each with its own seed", 1,
            1 << 20);
@@ -323,6 +325,10 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
         std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
     if (const std::string idle = idle_sampling_options(options.sampling); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
+    if (const std::string keys = generation_config_remark(
+            options.sampling, job.value().params.request.sampling, job.value().model.file);
+        !keys.empty())
+        std::fprintf(stderr, "paceline generate: %s\n", keys.c_str());
     print_rounded_types(kGenerateCommand, job.value().model.file, options.model);
     if (Status s = make_folder(options.folder); !s) return report(s.error());
     CancelToken cancel;

@@ -261,7 +261,8 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 }  // namespace
 
 Command add_inspect(Command& app, InspectOptions& options) {
-    Command command = app.add_command(kInspectCommand, "What a model file holds and needs in memory");
+    Command command =
+        app.add_command(kInspectCommand, "What a model file holds and needs in memory");
     command.add_option(
         "model,-m,--model", options.model.model,
         "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the Hugging "
@@ -271,7 +272,7 @@ Command add_inspect(Command& app, InspectOptions& options) {
     add_random_options(command, options.model);
     command
         .add_option("-c,--context", options.model.context, "tokens that the KV cache is sized for")
-        .check(whole_number(1, 1 << 24));
+        .check(explain_low(whole_number(1, 1 << 24), "without -c it is the model's own"));
     command.add_flag("--tensors", options.all_tensors,
                      "a line for every tensor, not for every kind");
     command.add_option("-o,--output", options.format, "output")

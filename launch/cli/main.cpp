@@ -1,18 +1,18 @@
 // The program `paceline`: reads argv and the environment (nothing else does), picks the command.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fcntl.h>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "launch/base/cache_folders.hpp"
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/exit_codes.hpp"
+#include "launch/base/standard_streams.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/check/check.hpp"
 #include "launch/cli/bench.hpp"
@@ -31,28 +31,21 @@
 
 namespace {
 
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::string{} : std::string{value};
+std::optional<std::string> set_variable(const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>{value};
 }
 
-/// As the library of the hub looks for it.
-std::string hub_cache(const std::string& user_cache) {
-    for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-        if (std::string folder = variable(name); !folder.empty()) return folder;
-    }
-    const std::string home = variable("HF_HOME");
-    return (home.empty() ? user_cache + "/huggingface" : home) + "/hub";
+std::string variable(const std::string& name) {
+    return set_variable(name).value_or("");
 }
 
 paceline::Environment read_environment() {
     paceline::Environment environment;
     environment.model = variable("PACELINE_MODEL");
     environment.pretrained = variable("PACELINE_PRETRAINED");
-    std::string cache = variable("XDG_CACHE_HOME");
-    if (cache.empty()) cache = variable("HOME") + "/.cache";
-    environment.cache_folder = cache + "/paceline";
-    environment.hub_cache = hub_cache(cache);
+    environment.cache_folder = paceline::own_cache_folder(set_variable);
+    environment.hub_cache = paceline::hub_cache_folder(set_variable);
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
     environment.stdout_is_terminal = isatty(STDOUT_FILENO) == 1;
     environment.stderr_is_terminal = isatty(STDERR_FILENO) == 1;
@@ -65,15 +58,6 @@ constexpr const char* kFooter =
     "paceline COMMAND --help explains a command.\n"
     "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
     "143 SIGTERM.";
-
-/// What a caller may have left in a state that stages would inherit or stumble over: closed standard
-/// streams, whose numbers the next descriptor would get, and children that must not be waited for.
-void repair_inheritance() {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
-    }
-    std::signal(SIGCHLD, SIG_DFL);
-}
 
 /// Whether a supervisor started this process as a stage: `paceline stage --control-fd N`.
 bool is_stage(int argc, char** argv) {
@@ -130,7 +114,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    repair_inheritance();
+    paceline::prepare_process();
     try {
         const int code = run(argc, argv);
         const paceline::Status printed = paceline::flush_stdout();

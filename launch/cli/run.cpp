@@ -1,6 +1,9 @@
 #include "launch/cli/run.hpp"
 
 #include <cstdio>
+#include <fmt/core.h>
+#include <string_view>
+#include <utility>
 
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
@@ -15,6 +18,7 @@
 #include "launch/config/settings_page.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "model/sampling/stop_matcher.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline {
 
@@ -63,7 +67,7 @@ void add_answer_options(Command& command, RunOptions& options) {
         .add_option("-n,--n-predict", options.max_tokens,
                     "most tokens of the answer; -1 until the model ends it or the context is "
                     "full, 0 only processes the prompt")
-        .check(whole_number(-1))
+        .check(explain_low(whole_number(-1), "until the context is full is -1"))
         .show_default();
     command
         .add_option("--stop", options.stop_strings,
@@ -192,6 +196,22 @@ Result<std::optional<std::string>> read_prompt(const RunOptions& options,
     const bool typed = options.prompt.text.has_value();
     if (!typed && !options.raw && !prompt.empty() && prompt.back() == '\n') prompt.pop_back();
     return std::optional<std::string>{std::move(prompt)};
+}
+
+/// A remark for --stop texts in which an escape of shells or C stands for a character; empty: none.
+std::string escaped_stops(const std::vector<std::string>& stops) {
+    constexpr std::pair<std::string_view, const char*> kEscapes[] = {
+        {"\\n", "a line break"}, {"\\t", "a tab"}, {"\\r", "a carriage return"}};
+    std::string remark;
+    for (const std::string& stop : stops) {
+        for (const auto& [escape, meant] : kEscapes) {
+            if (stop.find(escape) == stop.npos) continue;
+            remark += fmt::format("{}--stop '{}': {} is two characters; {} is $'{}'",
+                                  remark.empty() ? "" : "\n", stop, escape, meant, escape);
+            break;
+        }
+    }
+    return remark;
 }
 
 struct Outputs {
@@ -325,6 +345,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (!options.quiet && !idle.empty()) {
         std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     }
+    if (const std::string stops = escaped_stops(options.stop_strings);
+        !options.quiet && !stops.empty())
+        std::fprintf(stderr, "paceline run: %s\n", visible_lines(stops).c_str());
+    if (const std::string keys = session.sampling_remark(options); !options.quiet && !keys.empty())
+        std::fprintf(stderr, "paceline run: %s\n", keys.c_str());
     // A pipeline says it of all its models, each where it is computed.
     if (!options.quiet && !written.value()) session.print_rounded_types();
 

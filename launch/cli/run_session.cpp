@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/base/json_text.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/run_plan.hpp"
@@ -310,6 +311,10 @@ void RunSession::print_rounded_types() const {
     paceline::print_rounded_types("run", model_->file, model_options_);
 }
 
+std::string RunSession::sampling_remark(const RunOptions& options) const {
+    return generation_config_remark(options.sampling, wanted_.request.sampling, model_->file);
+}
+
 void RunSession::reset() {
     generator_->reset();
     messages_.clear();
@@ -329,8 +334,7 @@ std::string RunSession::stats_json(bool chat) const {
         if (record.pipeline) figures["pipeline"] = to_json(*record.pipeline);
         all.push_back(std::move(figures));
     }
-    return (chat ? all : all.at(0)).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-           "\n";
+    return json_text(chat ? all : all.at(0), 2) + "\n";
 }
 
 }  // namespace paceline

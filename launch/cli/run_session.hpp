@@ -68,6 +68,8 @@ public:
     [[nodiscard]] int context() const { return context_; }
     /// Block types of the model that are not computed exactly (stored_types.hpp).
     void print_rounded_types() const;
+    /// What of the folder's generation_config.json has no effect (sampling_options.hpp); empty: nothing.
+    [[nodiscard]] std::string sampling_remark(const RunOptions& options) const;
     /// For --ids and --stats: the one answer, or a list of all in a chat.
     [[nodiscard]] std::string ids_json(bool chat) const;
     [[nodiscard]] std::string stats_json(bool chat) const;

@@ -103,8 +103,9 @@ Command add_tokenize(Command& app, TokenizeOptions& options) {
 int run_tokenize(const TokenizeOptions& options, const Environment& environment) {
     Result<std::string> text = read_text(options.source, environment);
     if (!text) {
-        return text.error().code == Errc::BadArgument ? report_usage(kTokenizeCommand, text.error().what)
-                                                      : report_failure(kTokenizeCommand, text.error());
+        return text.error().code == Errc::BadArgument
+                   ? report_usage(kTokenizeCommand, text.error().what)
+                   : report_failure(kTokenizeCommand, text.error());
     }
     Result<std::string> path = choose_model(options.model, environment);
     if (!path) return report_failure(kTokenizeCommand, path.error());

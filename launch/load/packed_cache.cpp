@@ -178,6 +178,8 @@ Status find_or_make(ModelFile& file,
                     int threads,
                     Show bars,
                     std::string& note) {
+    if (cache.empty())
+        return Error{Errc::System, "neither XDG_CACHE_HOME nor HOME is an absolute path"};
     std::error_code failed;
     fs::create_directories(cache, failed);
     if (failed) return Error{Errc::System, cache + " cannot be made: " + failed.message()};
@@ -204,8 +206,9 @@ std::string use_packed_cache(ModelFile& file,
     const std::optional<StoredType> type = copy_type(options.dtype);
     if (!type || options.no_cache || file.lora() != nullptr || !file.is_folder()) return {};
     std::string note;
-    const Status done = find_or_make(file, environment.cache_folder + "/packed", *type,
-                                     options.threads, bars, note);
+    const std::string& own = environment.cache_folder;
+    const std::string cache = own.empty() ? own : own + "/packed";
+    const Status done = find_or_make(file, cache, *type, options.threads, bars, note);
     if (done) return note;
     return "no packed copy of " + file.path() + " is kept: " + done.error().what;
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "launch/placement/pretrained.hpp"
+#include "model/weights/message_text.hpp"
 #include "runtime/parent/affinity.hpp"
 
 namespace paceline {
@@ -101,7 +102,7 @@ std::string gpu_table(const GpuPlan& plan,
                     machine.source == machine.name ? "" : " (" + machine.source + ")",
                     megabytes(kGpuContextBytes));
     text += aligned(rows) + unused_text(request, left) + transports;
-    return text + parts_text(plan.config, plan.placement);
+    return visible_lines(text) + parts_text(plan.config, plan.placement);
 }
 
 }  // namespace paceline

@@ -91,7 +91,7 @@ std::string parts_text(const PipelineConfig& config, const Placement& placement)
         text += "candidates are not verified: the text is not the target's (acceptance.rule)\n";
     for (const std::string& why : config.parts_omitted)
         text += "left out: " + visible(why, kLineShownBytesMax) + "\n";
-    return text;
+    return visible_lines(text);  // paths are in it
 }
 
 }  // namespace paceline

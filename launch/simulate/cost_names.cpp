@@ -1,5 +1,6 @@
 #include "launch/simulate/cost_names.hpp"
 
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/core.h>
@@ -9,9 +10,9 @@ namespace paceline {
 std::string cost_name(const std::string& model_path, const std::string& dtype, int short_list) {
     std::string name = std::filesystem::path{model_path}.stem().string();
     if (name.empty()) name = "model";
-    // Fields of the table end at a tab, and '#' begins a comment.
+    // Fields of the table end at a tab, lines at a newline, '#' begins a comment.
     for (char& c : name) {
-        if (c == '\t' || c == '\n' || c == '\r' || c == '#') c = '_';
+        if (c == '#' || std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '_';
     }
     name += ":" + dtype;
     if (short_list > 0) name += fmt::format(":{}", short_list);

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/base/json_text.hpp"
+#include "launch/base/table_text.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -40,12 +42,14 @@ bool SimulateReport::all_equal() const {
 
 std::string SimulateReport::last_text() const {
     const SimulatedCase& made = cases_.back();
-    std::string text = made.method + ", settings " + settings_text(made.settings) + "\n";
+    std::string text =
+        visible(made.method + ", settings " + settings_text(made.settings), kLineShownBytesMax) +
+        "\n";
     for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
         const SimulatedAnswer& answer = made.run.answers[i];
         char line[256];
         std::snprintf(line, sizeof line, "  %-24.24s %5zu tokens %9.2f tokens/s",
-                      visible(prompts_[i].id, 21).c_str(), answer.ids.size(),
+                      visible(visible(prompts_[i].id), 21).c_str(), answer.ids.size(),
                       answer.figures.decode_rate());
         text += line;
         if (first_loop(answer.ids)) text += "  repeats itself";
@@ -72,7 +76,8 @@ std::string SimulateReport::sweep_table() const {
         (baseline_ > 0.0 ? "---:|" : "") + "\n";
     for (const SimulatedCase& made : cases_) {
         const Overlap& overlap = made.run.overlap;
-        text += "| " + settings_text(made.settings) + " | " + fixed(made.run.rate, 2) + " | " +
+        text += "| " + markdown_cell(settings_text(made.settings)) + " | " +
+                fixed(made.run.rate, 2) + " | " +
                 fixed(made.run.figures.verdicts.mean_acceptance_length(), 2) + " | " +
                 fixed(100 * overlap.draft, 0) + " % | " + fixed(100 * overlap.target, 0) + " % | " +
                 fixed(100 * overlap.both, 0) + " % |";
@@ -115,7 +120,7 @@ std::string SimulateReport::json_text() const {
         }
         all.push_back(std::move(one));
     }
-    return all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return paceline::json_text(all, 1) + "\n";
 }
 
 }  // namespace paceline

@@ -65,7 +65,7 @@ void add_run_options(Command& command, SimulateOptions& options) {
         .check(whole_number(0))
         .show_default();
     command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(whole_number(1))
+        .check(explain_low(whole_number(1), kNoEndlessAnswer))
         .show_default();
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
         .check(whole_number(1, kRequestsMax))

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/write_all.hpp"
 
 namespace paceline {
 namespace {
@@ -65,9 +66,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 
 Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view text) {
     const int descriptor = ::memfd_create("paceline", MFD_CLOEXEC);
-    if (descriptor < 0 ||
-        ::write(descriptor, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-        Error failed{Errc::System, "no memory file for " + name + ": " + reason(errno)};
+    const int error = descriptor < 0 ? errno : write_all(descriptor, text);
+    if (error != 0) {
+        Error failed{Errc::System, "no memory file for " + name + ": " + write_error(error)};
         if (descriptor >= 0) ::close(descriptor);
         return failed;
     }

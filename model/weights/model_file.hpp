@@ -104,10 +104,17 @@ struct TokenizerData {
     std::string refusal;                // why no tokenizer can be made of it; empty: it can
 };
 
-/// The sampling settings that the model's authors recommend; absent values are not stated.
+/// The sampling settings that the model's authors recommend; absent values are not stated. Values as
+/// written: they are checked by who draws with them.
 struct SamplingDefaults {
+    /// A setting that changes the text in transformers and has no part in SamplingParams.
+    struct Other {
+        std::string key;
+        bool drawn_only = false;  // greedy decoding is the same without it
+    };
     std::optional<float> temperature, top_p, min_p, repetition_penalty;
     std::optional<int> top_k;
+    std::vector<Other> others;
     bool stated = false;  // there is a generation_config.json
 };
 

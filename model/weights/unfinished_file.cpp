@@ -13,15 +13,12 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/write_all.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr const char* kSuffix = ".paceline-part";
-
-std::string reason(int error) {
-    return std::error_code(error, std::generic_category()).message();
-}
 
 /// Whether `descriptor` is still what `path` names: the writer before may have given it another name.
 bool is_named(int descriptor, const std::string& path) {
@@ -84,13 +81,13 @@ Result<UnfinishedFile> UnfinishedFile::begin(const std::string& path, Beside bes
         const int descriptor =
             ::open(part.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, kMode);
         if (descriptor < 0)
-            return Error{Errc::System, part + " cannot be written: " + reason(errno)};
+            return Error{Errc::System, part + " cannot be written: " + write_error(errno)};
         if (const int error = lock(descriptor, beside); error != 0) {
             (void)::close(descriptor);
             if (error == EWOULDBLOCK)
                 return Error{Errc::Cancelled, path + " is being written by another process (" +
                                                   part + " is locked)"};
-            return Error{Errc::System, part + " cannot be locked: " + reason(error)};
+            return Error{Errc::System, part + " cannot be locked: " + write_error(error)};
         }
         if (!is_named(descriptor, part)) {
             (void)::close(descriptor);
@@ -105,7 +102,7 @@ Result<UnfinishedFile> UnfinishedFile::begin(const std::string& path, Beside bes
 Error UnfinishedFile::failed(int error) const {
     const std::uint64_t all = std::max(bytes_, reserved_);
     return {Errc::System, fmt::format("{} cannot be written: {} ({} of {} bytes were)", part_,
-                                      reason(error), bytes_, all)};
+                                      write_error(error), bytes_, all)};
 }
 
 Status UnfinishedFile::reserve(std::uint64_t bytes) {

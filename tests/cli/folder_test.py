@@ -1,12 +1,13 @@
 """Hugging Face folders: the text of the GGUF file of the same weights, in processes, with parts, by name."""
 
 import json
+import os
 import shutil
 import unittest
 from pathlib import Path
 
 import part_files
-from paceline_cli import CliTest, environment
+from paceline_cli import CliTest, environment, paceline
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 NAME = "llama-untied-f16"  # four shards; its GGUF file has the same weights
@@ -18,7 +19,8 @@ PROMPT = ["-p", "Hello, world", "-n", "16", "-t", "1", "--raw"]
 class Folder(CliTest):
     def ids(self, *args: str, model: str = FOLDER, **env: str) -> list[int]:
         path = self.folder / "ids.json"
-        self.run_ok("run", "-m", model, *PROMPT, "--ids", str(path), "-q", "--no-cache", *args,
+        prompt = [*PROMPT[:2], *PROMPT[4:]] if "-n" in args else PROMPT
+        self.run_ok("run", "-m", model, *prompt, "--ids", str(path), "-q", "--no-cache", *args,
                     env=environment(**env))
         return json.loads(path.read_text())
 
@@ -131,6 +133,78 @@ class Folder(CliTest):
         self.assertEqual(self.ids("--generation-config", "--seed", "5"), self.ids(*stated, "--seed", "5"))
         said = self.run_fails(2, "run", "-m", GGUF, "-p", "x", "--raw", "--generation-config")
         self.assertIn("has no generation_config.json", said)
+
+    def with_generation(self, **stated) -> str:
+        folder = self.folder / f"model{len(os.listdir(self.folder))}"
+        shutil.copytree(FOLDER, folder)
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": []} | stated))
+        return str(folder)
+
+    def test_a_repetition_penalty_of_the_folder_counts_the_whole_text(self):
+        model = self.with_generation(repetition_penalty=5.0)
+        longer = ["-n", "120", *(f"--logit-bias={token}=-inf" for token in (0, 1, 2))]  # no end
+        whole = self.ids(*longer, "--repeat-penalty", "5", "--penalty-window", "-1", model=model)
+        window = self.ids(*longer, "--repeat-penalty", "5", model=model)
+        self.assertNotEqual(whole, window)
+        own = [*longer, "--generation-config"]
+        self.assertEqual(self.ids(*own, model=model), whole)
+        self.assertEqual(self.ids(*own, "--method", "prompt-lookup", model=model), whole)
+        self.assertEqual(self.ids(*own, "--penalty-window", "64", model=model), window)
+        self.assertEqual(self.ids(*own, "--repeat-penalty", "5", model=model), window)
+        self.assertEqual(self.ids(*own, "--repeat-penalty", "1", model=model), self.ids(*longer, model=model))
+
+    def test_an_option_that_is_given_counts_also_with_the_value_of_its_default(self):
+        model = self.with_generation(do_sample=True, temperature=3.0, top_k=3, top_p=0.2, min_p=0.5)
+        drawn = ["--generation-config", "--seed", "5"]
+        self.assertEqual(self.ids(*drawn, "--temp", "0", model=model), self.ids(model=model))
+        plain = ["--temp", "3", "--seed", "5"]
+        self.assertEqual(self.ids(*drawn, "--top-k", "0", "--top-p", "1", "--min-p", "0", model=model),
+                         self.ids(*plain, model=model))
+        self.assertEqual(self.ids(*drawn, "--top-p", "1", "--min-p", "0", model=model),
+                         self.ids(*plain, "--top-k", "3", model=model))
+
+    def test_a_temperature_that_is_given_draws_with_the_filters_of_the_folder(self):
+        model = self.with_generation(top_k=3)
+        self.assertEqual(self.ids("--generation-config", model=model), self.ids(model=model))
+        self.assertEqual(self.ids("--generation-config", "--temp", "3", "--seed", "5", model=model),
+                         self.ids("--top-k", "3", "--temp", "3", "--seed", "5", model=model))
+        self.assertEqual(self.ids("--generation-config", "--temp", "3", "--seed", "5", model=self.with_generation()),
+                         self.ids("--top-k", "50", "--temp", "3", "--seed", "5", model=model))
+
+    def test_keys_that_change_the_text_elsewhere_and_not_here_are_named(self):
+        model = self.with_generation(no_repeat_ngram_size=3, suppress_tokens=[5], max_new_tokens=7, typical_p=0.5,
+                                     num_beams=1, min_length=0, guidance_scale=1.0, bad_words_ids=[],
+                                     renormalize_logits=True, use_cache=False, pad_token_id=0)
+        args = ["run", "-m", model, *PROMPT, "--no-cache"]
+        said = paceline(*args, "--generation-config").stderr.decode()
+        self.assertIn("the file also has no_repeat_ngram_size, suppress_tokens, max_new_tokens:", said)
+        drawn = paceline(*args, "--generation-config", "--temp", "1").stderr.decode()
+        self.assertIn("suppress_tokens, typical_p, max_new_tokens:", drawn)
+        self.assertNotIn("the file also has", paceline(*args).stderr.decode())
+        self.assertNotIn("the file also has", paceline(*args, "-q", "--generation-config").stderr.decode())
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text('{"prompt": "Hi"}')
+        said = paceline("generate", "-m", model, "--generation-config", "-n", "2", "-t", "1", "--no-cache",
+                        "--prompts", str(prompts), "-o", str(self.folder / "shards")).stderr.decode()
+        self.assertIn("the file also has no_repeat_ngram_size", said)
+
+    def test_a_value_that_cannot_be_drawn_with_names_the_file_and_not_the_help(self):
+        for stated, said in (({"top_p": 0}, "top_p is 0, allowed is above 0, up to 1 (off); --top-p on the command line"),
+                             ({"temperature": -1}, "temperature is -1, allowed is"),
+                             ({"top_k": -1}, "top_k is -1, allowed is"), ({"min_p": 2}, "min_p is 2, allowed is"),
+                             ({"repetition_penalty": 0}, "repetition_penalty is 0, allowed is")):
+            with self.subTest(stated=stated):
+                model = self.with_generation(do_sample=True, **stated)
+                text = self.run_fails(1, "run", "-m", model, *PROMPT, "--generation-config")
+                self.assertIn(f"{model}/generation_config.json: {said}", text)
+                self.assertNotIn("--help", text)
+                self.ids(model=model)  # nothing draws with it
+        model = self.with_generation(do_sample=True, top_p=0)
+        self.ids("--generation-config", "--top-p", "0.9", model=model)
+        self.ids("--generation-config", "--temp", "0", model=model)
+        above = self.with_generation(do_sample=True, top_p=1.5)  # no filter, as in transformers
+        self.assertEqual(self.ids("--generation-config", "--seed", "5", model=above),
+                         self.ids("--temp", "1", "--top-k", "50", "--seed", "5", model=above))
 
     def test_tokenize_begins_where_the_folder_says(self):
         ids = json.loads(self.run_ok("tokenize", "-m", FOLDER, "-o", "ids", "Hello, world"))

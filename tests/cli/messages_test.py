@@ -50,6 +50,29 @@ class Words(CliTest):
         self.assertIn("'--methd' is not an option of paceline check, did you mean '--method'?",
                       self.run_fails(USAGE, "check", "--methd", "pearl"))
 
+    def test_numbers_that_mean_something_in_other_programs_are_told_what_stands_here_for_it(self):
+        for option, wrong, instead in (
+                ("--seed", "-1", "--seed $RANDOM"), ("-c", "0", "without -c it is the model's own"),
+                ("-c", "-1", "without -c"), ("--top-k", "-1", "all tokens are 0"), ("-t", "-1", "without -t"),
+                ("-t", "0", "without -t"), ("-n", "-2", "until the context is full is -1"),
+                ("--temp", "-1", "greedy is 0"), ("--top-p", "0", "--top-k 1"), ("--repeat-penalty", "0", "no penalty is 1"),
+                ("--min-p", "-1", "all tokens are 0"), ("--penalty-window", "-2", "all tokens are -1")):
+            said = self.refused("run", *NO_MODEL, "-p", "x", option, wrong)
+            self.assertIn(f"'{wrong}'", said)
+            self.assertIn(instead, said)
+        for args in (["check"], ["simulate"], ["generate", "--prompts", "x", "-o", "y"]):
+            said = self.refused(*args, "-n", "-1")
+            self.assertIn("an -n as large as the context", said)
+        self.assertNotIn(";", self.refused("run", *NO_MODEL, "-p", "x", "--top-k", "many"))
+
+    def test_escapes_in_a_stop_text_are_two_characters_and_a_remark_says_so(self):
+        args = ["run", "-m", TINY, "-p", "x", "-n", "1", "--stop"]
+        for escape, meant in (("\\n", "a line break"), ("\\t", "a tab"), ("\\r", "a carriage return")):
+            said = paceline(*args, f"a{escape}b").stderr.decode()
+            self.assertIn(f"--stop 'a{escape}b': {escape} is two characters; {meant} is $'{escape}'\n", said)
+            self.assertNotIn("two characters", paceline(*args, escape, "-q").stderr.decode())
+        self.assertNotIn("two characters", paceline(*args, "\n").stderr.decode())
+
     def test_a_wrong_command_and_none(self):
         self.assertIn("'chek' is not a command, did you mean 'check'?", self.run_fails(USAGE, "chek"))
         self.assertIn("a command is missing (known: run,", self.run_fails(USAGE))

@@ -21,7 +21,9 @@ def demo_model() -> str | None:
         return None
     if named:
         return named
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.expanduser("~/.cache")
     path = os.path.join(cache, "paceline", "SmolLM2-135M-Instruct.Q4_1.gguf")
     return path if os.path.exists(path) else None
 

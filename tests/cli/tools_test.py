@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import unittest
 from pathlib import Path
 
@@ -139,6 +140,32 @@ class HostileModel(CliTest):
         self.check_visible("bench", "-m", path, "-t", "1", "-p", "1", "-n", "0", "-r", "1", naming="\\x1b]0;owned")
         self.check_visible("bench", "-m", path, "-t", "1", "-p", "1", "-n", "0", "-r", "1", "-o", "json",
                            naming="x1b]0;owned")
+
+    def test_a_name_cannot_break_a_table(self):
+        for name, cell in ((b"a|b", "a\\|b"), (b"a\\|b", "a\\\\\\|b"), (b"<img src=x>", "\\<img src=x>"),
+                           (b"`a` *b* [c](d)", "\\`a\\` \\*b\\* \\[c](d)"), (b"a\nb", "a\\\\x0ab")):
+            path = self.written("name.gguf", general__name=name)
+            args = ["bench", "-m", path, "-t", "1", "-p", "1", "-n", "0", "-r", "1"]
+            header, _, row = self.run_ok(*args).splitlines()
+            self.assertTrue(row.startswith(f"| {cell} | "), row)
+            self.assertEqual(len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)), header.count("|"), row)
+            rows = list(csv.DictReader(io.StringIO(self.run_ok(*args, "-o", "csv"))))
+            self.assertEqual([row["test"] for row in rows], ["pp1"])
+
+    def test_settings_of_a_sweep_cannot_break_its_table(self):
+        costs = str(self.folder / "costs.tsv")
+        self.run_ok("simulate", "-m", TINY, "--measure-costs", costs, "--rows", "1,8", "--contexts", "0", "--depths",
+                    "2", "--measure-threads", "1", "--neighbours", "0", "--samples", "1")
+        out = self.check_visible("simulate", "-m", TINY, "--method", "prompt-lookup", "-n", "2", "-p", "x", "--costs",
+                                 costs, "--sweep", "pipeline.name=a|b,c", naming="| pipeline.name=a\\|b | ")
+        rows = [line for line in out.splitlines() if line.startswith("|")]
+        self.assertEqual(len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}), 1, rows)
+
+    def test_a_chat_shows_its_system_prompt_escaped(self):
+        done = paceline("run", "-m", TINY, "-i", "-t", "1", "--system", self.EVIL.decode(), stdin=b"/system\n")
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn(b"\x1b", done.stderr)
+        self.assertIn(b"[the system prompt is \\x1b]0;owned", done.stderr)
 
     def test_json_of_a_hostile_name_is_json_and_harmless(self):
         path = self.written("name.gguf", general__name=b"\x1b\x7f\xc2\x9b\xff")

@@ -61,6 +61,11 @@ class Reading(WithFolder):
         packed.write_bytes(gzip.compress(path.read_bytes()))
         self.assertEqual(read_rows(packed), read_rows(path))
 
+    def test_a_byte_order_mark_is_no_part_of_the_first_row(self):
+        path = self.folder / "marked.jsonl"
+        path.write_text('{"prompt": "p"}\n', encoding="utf-8-sig")
+        self.assertEqual(read_texts(path), ["p"])
+
     def test_a_row_that_asks_nothing_is_named(self):
         path = self.file("a.jsonl", {"prompt": "p"}, {"answer": "42"})
         with self.assertRaisesRegex(ValueError, "a.jsonl: row 2 .*42"):

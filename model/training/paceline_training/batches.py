@@ -117,7 +117,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
 def read_token_list(path: Path) -> np.ndarray:
     if path.suffix == ".safetensors":
         return np.array(TensorMap(path).tensor("tokens", "I32", 1))
-    return np.array(sorted(int(word) for word in path.read_text().split()), np.int32)
+    return np.array(sorted(int(word) for word in path.read_text(encoding="utf-8-sig").split()), np.int32)
 
 
 class Data:

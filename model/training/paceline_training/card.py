@@ -7,6 +7,7 @@ the part files say of themselves. Text for people (--about FILE) is put in front
 import argparse
 import hashlib
 import json
+import re
 from pathlib import Path
 
 from safetensors import safe_open
@@ -37,6 +38,12 @@ def read_card(run: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def cell(text: object) -> str:
+    """Text from outside as a cell of a Markdown table, on one line."""
+    line = "".join(c if c.isprintable() else "?" for c in str(text))
+    return re.sub(r"([\\|`*\[<&~])", r"\\\1", line)
+
+
 def files_table(folder: Path) -> list[str]:
     lines = ["| file | part | bytes | matrices | short list | licence | SHA-256, first 16 digits |",
              "| --- | --- | ---: | --- | ---: | --- | --- |"]
@@ -46,8 +53,8 @@ def files_table(folder: Path) -> list[str]:
             listed = "tokens" in file.keys()
             tokens = file.get_slice("tokens").get_shape()[0] if listed else ""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        lines.append(f"| {path.name} | {said['paceline.part']} | {path.stat().st_size} | "
-                     f"{said.get('matrices', '')} | {tokens} | {said['licence']} | {digest} |")
+        lines.append(f"| {cell(path.name)} | {cell(said['paceline.part'])} | {path.stat().st_size} | "
+                     f"{cell(said.get('matrices', ''))} | {tokens} | {cell(said['licence'])} | {digest} |")
     if len(lines) == 2:
         raise ValueError(f"{folder}: no part files (*.safetensors)")
     return lines
@@ -70,7 +77,7 @@ def run_lines(run: Path, card: dict) -> list[str]:
                      ("layers", "from_layers", "transform", "rank", "alpha", "exit", "exits",
                       "ahead", "norm_first")
                      if part.get(name) not in (None, [], False))
-    return [f"### {run.name}: {part['part']}", "",
+    return [f"### {cell(run.name)}: {part['part']}", "",
             f"{what}. Trained on {card['answers']} answers ({card['answer_tokens']} tokens with "
             f"their prompts), {card['steps']} steps, {card['trained_tokens']} positions, "
             f"{card['trained_tokens'] / max(1, card['answer_tokens']):.1f} passes, "
@@ -88,13 +95,13 @@ def figures_table(card: dict) -> list[str]:
     for name, figures in card["heldout"].items():
         values = " | ".join(f"{figures[column]:.3f}" if column in figures else ""
                             for column in columns)
-        lines.append(f"| {name} | {figures['positions']:.0f} | {values} |")
+        lines.append(f"| {cell(name)} | {figures['positions']:.0f} | {values} |")
     return lines + [""]
 
 
 def run(options) -> int:
     cards = [(folder, read_card(folder)) for folder in options.run]
-    lines = [options.about.read_text(encoding="utf-8").rstrip(), ""] if options.about else []
+    lines = [options.about.read_text(encoding="utf-8-sig").rstrip(), ""] if options.about else []
     lines += ["## Files", "", *files_table(options.parts), ""]
     if cards:
         lines += ["## Training", ""]

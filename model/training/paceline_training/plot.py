@@ -60,10 +60,11 @@ def draw(axis, panel: str, runs: dict[str, dict[str, np.ndarray]], against: str,
             x = rows[:, COLUMNS[against]] / (1e6 if against == "tokens" else 1)
             held = name.startswith("heldout.")
             label = f"{folder} {name.split('.')[1]}" if "*" in panel else folder
+            label = label.replace("$", r"\$")  # which begins a formula
             axis.plot(x, rows[:, 3] if held else smoothed(rows[:, 3]),
                       marker="." if held else None, linewidth=1, label=label)
     axis.set_xlabel(UNITS[against])
-    axis.set_title(panel, fontsize=10)
+    axis.set_title(panel.replace("$", r"\$"), fontsize=10)
     axis.grid(alpha=0.3)
     if axis.lines:
         axis.legend(fontsize=7)

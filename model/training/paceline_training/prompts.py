@@ -24,7 +24,7 @@ def read_rows(path: Path) -> list[dict]:
     """The objects of a JSONL file, .gz or not. ValueError names file and line."""
     opener = gzip.open if path.suffix == ".gz" else open
     rows = []
-    with opener(path, "rt", encoding="utf-8") as file:
+    with opener(path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/base/utf8.hpp"
 #include "model/weights/config_limits.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/message_text.hpp"
@@ -40,6 +41,7 @@ std::string_view trimmed(std::string_view text) {
 class Shape {
 public:
     Shape(std::string path, std::string_view text) : path_{std::move(path)} {
+        text = utf8::without_mark(text);
         for (std::size_t begin = 0; begin < text.size();) {
             const std::size_t end = std::min(text.find('\n', begin), text.size());
             const std::string_view all = text.substr(begin, end - begin);

@@ -55,4 +55,12 @@ TEST_CASE("each invalid part becomes one replacement character, what is valid st
     CHECK(utf8::replace_invalid("\xE2\x82\xAC\xE2\x82") == "\u20AC\uFFFD");
 }
 
+TEST_CASE("a byte order mark is taken from the beginning, once") {
+    CHECK(utf8::without_mark("\xEF\xBB\xBFtext") == "text");
+    CHECK(utf8::without_mark("\xEF\xBB\xBF\xEF\xBB\xBF") == "\xEF\xBB\xBF");
+    CHECK(utf8::without_mark("text\xEF\xBB\xBF") == "text\xEF\xBB\xBF");
+    CHECK(utf8::without_mark("\xEF\xBB") == "\xEF\xBB");
+    CHECK(utf8::without_mark("").empty());
+}
+
 }  // namespace paceline

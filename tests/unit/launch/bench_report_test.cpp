@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "launch/base/table_text.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
@@ -52,6 +54,20 @@ TEST_CASE("a markdown row has as many cells as its header") {
     CHECK(cells(row) == cells(header.substr(0, header.find('\n'))));
     CHECK(row.find("98.4 MB") != std::string::npos);
     CHECK(row.find("pp512 @ d2048 | 512.00") != std::string::npos);
+}
+
+TEST_CASE("text from outside neither ends a cell nor begins anything in Markdown and CSV") {
+    CHECK(markdown_cell("SmolLM2-135M_Instruct.Q4_1") == "SmolLM2-135M_Instruct.Q4_1");
+    CHECK(markdown_cell("a|b") == "a\\|b");
+    CHECK(markdown_cell("a\\|b") == "a\\\\\\|b");
+    CHECK(markdown_cell("<b> `c` *d* [e](f) &lt; ~~g~~") ==
+          "\\<b> \\`c\\` \\*d\\* \\[e](f) \\&lt; \\~\\~g\\~\\~");
+    CHECK(markdown_cell("a\n|\x1b[2J").find_first_of("\n\x1b") == std::string::npos);
+    CHECK(csv_field("a\"b,c\nd") == "\"a\"\"b,c\\x0ad\"");
+    BenchRow row = row_with({1'000'000'000});
+    row.model_name = std::string(2000, 'n') + "|";
+    const std::string line = to_markdown(row);
+    CHECK(line.find("512.00 ± 0.00 |") != std::string::npos);
 }
 
 TEST_CASE("JSON and CSV carry llama-bench's field names, and CSV quotes its quotes") {

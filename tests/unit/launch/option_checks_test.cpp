@@ -54,6 +54,16 @@ TEST_CASE("a number may be 0 although the smallest other one is larger") {
     CHECK(verdict(check, "1e-7") == "'1e-7' is not 0 or at least 1e-06");
 }
 
+TEST_CASE("a number that means something in other programs is told what stands here for it") {
+    const OptionCheck check = explain_low(whole_number(1, 8), "leave it out");
+    CHECK(verdict(check, "1").empty());
+    CHECK(verdict(check, "0") == "'0' is not a whole number, 1 to 8; leave it out");
+    CHECK(verdict(check, "-1") == "'-1' is not a whole number, 1 to 8; leave it out");
+    CHECK(verdict(check, "9") == "'9' is not a whole number, 1 to 8");
+    CHECK(verdict(check, "x") == "'x' is not a whole number, 1 to 8");
+    CHECK(explain_low(one_of({"a"}), "x").allowed == "a");
+}
+
 TEST_CASE("whole numbers do not overflow, truncate or take units") {
     const OptionCheck check = whole_number(-1);
     CHECK(verdict(check, "-1").empty());

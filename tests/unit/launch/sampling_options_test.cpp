@@ -5,8 +5,10 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/source_tree.hpp"
+#include "tests/unit/huggingface/folder_copy.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -64,6 +66,7 @@ TEST_CASE("--generation-config draws as the model's folder says, but for options
     REQUIRE(gguf.ok());
     SamplingOptions options;
     options.params.top_p = 0.5f;
+    options.given.top_p = true;
     CHECK(with_generation_config(options, folder.value()).value().params.greedy());
     options.generation_config = true;
     const SamplingParams drawn = with_generation_config(options, folder.value()).value().params;
@@ -71,4 +74,54 @@ TEST_CASE("--generation-config draws as the model's folder says, but for options
     CHECK(drawn.top_k == 20);
     CHECK(drawn.top_p == 0.5f);
     CHECK(with_generation_config(options, gguf.value()).error().code == Errc::BadArgument);
+}
+
+TEST_CASE("a repetition penalty of the folder counts the whole text, unless a window is given") {
+    const testing::FolderCopy copy("llama3-bf16");
+    copy.patch("generation_config.json", {{"repetition_penalty", 5.0}});
+    const ModelFile folder = copy.opened();
+    SamplingOptions options;
+    options.generation_config = true;
+    const auto drawn = [&] { return with_generation_config(options, folder).value().params; };
+    CHECK(drawn().repetition_penalty == 5.0f);
+    CHECK(drawn().penalty_window == -1);
+    options.given.penalty_window = true;
+    CHECK(drawn().penalty_window == 64);
+    options.given = {.repetition_penalty = true};
+    CHECK(drawn().repetition_penalty == 1.0f);
+    CHECK(drawn().penalty_window == 64);
+    options.given = {};
+    copy.patch("generation_config.json", {{"repetition_penalty", nullptr}});
+    CHECK(with_generation_config(options, copy.opened()).value().params.penalty_window == 64);
+}
+
+TEST_CASE("keys that change the text in transformers alone are named, those that are off are not") {
+    const testing::FolderCopy copy("llama3-bf16");
+    SamplingOptions options;
+    options.generation_config = true;
+    const auto remark = [&](const nlohmann::json& patch, bool greedy) {
+        copy.patch("generation_config.json", patch);
+        const SamplingParams drawn{.temperature = greedy ? 0.0f : 1.0f};
+        return generation_config_remark(options, drawn, copy.opened());
+    };
+    CHECK(remark(nlohmann::json::object(), true).empty());
+    const nlohmann::json off{
+        {"no_repeat_ngram_size", 0}, {"num_beams", 1},
+        {"guidance_scale", 1},       {"typical_p", 1.0},
+        {"eta_cutoff", 0},           {"suppress_tokens", nlohmann::json::array()},
+        {"token_healing", false},    {"min_length", 0},
+        {"early_stopping", true},    {"length_penalty", 2.0},
+        {"use_cache", false}};
+    CHECK(remark(off, false).empty());
+    const nlohmann::json on{
+        {"no_repeat_ngram_size", 3}, {"guidance_scale", 0.5},        {"eta_cutoff", 0.1},
+        {"suppress_tokens", {1}},    {"begin_suppress_tokens", {1}}, {"num_beams", 4},
+        {"token_healing", true},     {"stop_strings", "x"}};
+    const std::string same =
+        "guidance_scale, no_repeat_ngram_size, suppress_tokens, begin_suppress_tokens, ";
+    CHECK(remark(on, true).find("has " + same + "num_beams, token_healing, stop_strings:") !=
+          std::string::npos);
+    CHECK(remark(on, false).find("has " + same + "eta_cutoff, num_beams") != std::string::npos);
+    options.generation_config = false;
+    CHECK(remark(on, true).empty());
 }
