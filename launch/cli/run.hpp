@@ -8,8 +8,8 @@
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
-#include "launch/base/sampling_options.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/load/sampling_options.hpp"
 
 namespace paceline {
 

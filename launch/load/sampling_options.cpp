@@ -1,4 +1,4 @@
-#include "launch/base/sampling_options.hpp"
+#include "launch/load/sampling_options.hpp"
 
 #include <algorithm>
 #include <charconv>
