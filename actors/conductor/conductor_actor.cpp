@@ -108,7 +108,7 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
     const Request spec = spec_of(request, answer);
     const std::int32_t rows = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
     if (answer.begun) {
-        ++answer.figures.replays;
+        ++answer.stats.replays;
         context_->count(counters::kReplays);
         context_->trace({.kind = TraceKind::Replay,
                          .request = request,
@@ -116,8 +116,8 @@ void ConductorActor::begin(RequestId request, Answer& answer) {
                          .position = static_cast<Position>(log_.answer(request).size())});
     } else {
         answer.begun = true;
-        answer.figures.begun = context_->now();
-        answer.figures.prompt_tokens = rows;
+        answer.stats.begun = context_->now();
+        answer.stats.prompt_tokens = rows;
     }
     answer.phase = Phase::Running;
     // Drafts come last, so that sending to them does not delay the segments.
@@ -324,9 +324,9 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     event.kind = TraceKind::Commit;
     context_->trace(event);
     context_->count(counters::kTokensCommitted, verdict.count);
-    AnswerFigures& figures = answer.figures;
-    if (figures.generated_tokens == 0) figures.prefilled = figures.first_token = context_->now();
-    figures.verdicts.add(verdict);
+    AnswerStats& stats = answer.stats;
+    if (stats.generated_tokens == 0) stats.prefilled = stats.first_token = context_->now();
+    stats.verdicts.add(verdict);
     const bool cleared = verdict.count > 0 && suspects_.cleared(request);
     note_verdict(request, answer);
     note_in_trials(verdict);
@@ -346,8 +346,8 @@ void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::V
         Answer* answer = find(request, turn);
         if (answer == nullptr) return;
         ++answer->length;
-        ++answer->figures.generated_tokens;
-        answer->figures.last_token = context_->now();
+        ++answer->stats.generated_tokens;
+        answer->stats.last_token = context_->now();
         if (on_token(verdict.tokens[i]) == Go::On) continue;
         if (find(request, turn) != nullptr) cancel(request);
         return;
@@ -391,12 +391,12 @@ void ConductorActor::end(RequestId request, FinishReason finish, const Status& s
     end_trials(request, status.ok() && finish != FinishReason::Interrupted);
     watch_.ended(request);
     wanted_.forget(request);
-    answer.figures.finish = finish;
-    const AnswerFigures figures = answer.figures;
+    answer.stats.finish = finish;
+    const AnswerStats stats = answer.stats;
     const auto on_end = std::exchange(answer.order.on_end, nullptr);
     answer.order.on_token = nullptr;
     answer.order.cancelled = nullptr;
-    if (on_end) on_end(figures, status);  // `answer` may be gone now
+    if (on_end) on_end(stats, status);  // `answer` may be gone now
     begin_waiting();
     tell_drafts();
     show_gauges();

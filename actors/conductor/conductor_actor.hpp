@@ -41,15 +41,13 @@
 #include <utility>
 #include <vector>
 
+#include "actors/conductor/answer_order.hpp"
 #include "actors/conductor/commit_log.hpp"
 #include "actors/conductor/draft_trials.hpp"
 #include "actors/conductor/progress_watch.hpp"
 #include "actors/conductor/stop_outbox.hpp"
 #include "actors/conductor/suspects.hpp"
 #include "actors/conductor/wanted_begins.hpp"
-#include "actors/decoding/answer_figures.hpp"
-#include "actors/decoding/plain_decoder.hpp"
-#include "actors/decoding/request.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
@@ -77,20 +75,6 @@ struct ConductorPlan {
     ProgressRules progress{};  // of a request that runs
     /// A number that changes while the stages process prompts; empty: unknown.
     std::function<std::uint64_t()> rows_done{};
-};
-
-/// One answer to be given.
-struct AnswerOrder {
-    using OnToken = PlainDecoder::OnToken;
-    /// A further turn of this request: request.text is what is appended to its text, and what the
-    /// stages still hold of it in their KV caches is reused. Nothing: a new request.
-    std::optional<RequestId> continues;
-    Request request;
-    OnToken on_token;                 // for each committed token, in order
-    std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
-    /// Called once, at the end, in every case. The status is an error if the answer could not be completed.
-    /// Times are of the context's clock.
-    std::function<void(const AnswerFigures& figures, const Status& status)> on_end;
 };
 
 class ConductorActor final : public Actor {
@@ -141,12 +125,12 @@ private:
         std::uint64_t timer = 0;  // the recovery timer that counts; 0: none
         bool answered = false;    // a verdict of this attempt has come
         bool voided = false;      // its last attempt was cancelled because verdicts did not come
-        AnswerFigures figures{};
+        AnswerStats stats{};
     };
 
     [[nodiscard]] static std::string name_of(RequestId request);
     [[nodiscard]] static std::string name_of(const ConductorPlan::Stage& stage);
-    [[nodiscard]] Result<std::vector<TokenId>> text_of(const AnswerOrder& order) const;
+    [[nodiscard]] Status complete_text(AnswerOrder& order) const;
     [[nodiscard]] Answer* find(RequestId request, std::uint64_t turn);  // if it is still open
     [[nodiscard]] const ConductorPlan::Stage* stage(StageId id) const;
     [[nodiscard]] std::vector<RequestId> in_phase(Phase phase) const;  // longest first

@@ -12,27 +12,23 @@
 
 namespace paceline {
 
-Result<std::vector<TokenId>> ConductorActor::text_of(const AnswerOrder& order) const {
-    std::vector<TokenId> text;
-    if (order.continues) {
-        const auto before = answers_.find(*order.continues);
-        if (before == answers_.end() || before->second.phase != Phase::Ended) {
-            return Error{Errc::BadArgument, name_of(*order.continues) +
-                                                " cannot be continued: it is unknown or not over"};
-        }
-        const std::span<const TokenId> so_far = this->text(*order.continues);
-        text.assign(so_far.begin(), so_far.end());
+/// Puts the text of the turn before in front of what is appended to it.
+Status ConductorActor::complete_text(AnswerOrder& order) const {
+    if (!order.continues) return {};
+    const auto before = answers_.find(*order.continues);
+    if (before == answers_.end() || before->second.phase != Phase::Ended) {
+        return Error{Errc::BadArgument,
+                     name_of(*order.continues) + " cannot be continued: it is unknown or not over"};
     }
-    text.insert(text.end(), order.request.text.begin(), order.request.text.end());
-    return text;
+    const std::span<const TokenId> so_far = text(*order.continues);
+    order.request.text.insert(order.request.text.begin(), so_far.begin(), so_far.end());
+    return {};
 }
 
 Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (draining_ && !planted(PlantedBug::DrainTakesOrders))
         return Error{Errc::BadArgument, "no further requests are accepted: shutting down"};
-    Result<std::vector<TokenId>> text = text_of(order);
-    if (!text) return text.error();
-    order.request.text = std::move(text).value();
+    if (Status complete = complete_text(order); !complete) return complete.error();
     order.request.replayed = 0;
     order.request.reuse = 0;  // begin() knows what the stages hold by then
     // Caches have whole pages only.
@@ -40,8 +36,9 @@ Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     if (Status valid = validate(order.request, vocab_size_, kv_slots); !valid) return valid.error();
 
     const RequestId request = order.continues.value_or(RequestId{newest_.value + 1});
-    const Result<Attempt> attempt = order.continues ? log_.extend(request, order.request.text)
-                                                    : log_.open(request, order.request.text);
+    std::vector<TokenId> text = std::exchange(order.request.text, {});
+    const Result<Attempt> attempt = order.continues ? log_.extend(request, std::move(text))
+                                                    : log_.open(request, std::move(text));
     if (!attempt) return attempt.error();
     newest_ = std::max(newest_, request);
     Answer& answer = answers_[request];
@@ -54,7 +51,6 @@ Result<RequestId> ConductorActor::submit(AnswerOrder order) {
               .attempt = attempt.value(),
               .length = log_.text(request).size(),
               .held = held ? answer.held : 0};
-    answer.order.request.text.clear();
     if (context_ == nullptr) return request;  // on_start() goes on from here
     watch_for_cancel(request, answer.turn);
     if (!pipeline_whole()) watch_recovery(request, answer);

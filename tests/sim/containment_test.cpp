@@ -97,7 +97,7 @@ struct Pipeline {
             CHECK(expected.at(ending->tokens++) == token);
             return Go::On;
         };
-        order.on_end = [ending](const AnswerFigures&, const Status& status) {
+        order.on_end = [ending](const AnswerStats&, const Status& status) {
             ending->over = true;
             ending->status = status;
         };

@@ -129,7 +129,7 @@ struct Bench {
     struct Ear {
         std::vector<TokenId> tokens;
         int ends = 0;
-        AnswerFigures figures;
+        AnswerStats stats;
         Status status;
     };
     AnswerOrder order(const Request& spec) {
@@ -141,9 +141,9 @@ struct Bench {
             ear->tokens.push_back(token);
             return Go::On;
         };
-        made.on_end = [ear](const AnswerFigures& figures, const Status& status) {
+        made.on_end = [ear](const AnswerStats& stats, const Status& status) {
             ++ear->ends;
-            ear->figures = figures;
+            ear->stats = stats;
             ear->status = status;
         };
         return made;

@@ -40,7 +40,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
     CHECK(bench.ears[0]->tokens.size() == 2);
     bench.verdict(id, 2, 6, {53}, FinishReason::MaxTokens);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 53});
-    CHECK(bench.ears[0]->figures.replays == 1);
+    CHECK(bench.ears[0]->stats.replays == 1);
     CHECK(bench.ears[0]->ends == 1);
 }
 

@@ -1,4 +1,4 @@
-#include "launch/session/answer.hpp"
+#include "launch/session/stream_answer.hpp"
 
 #include <fmt/core.h>
 
@@ -25,15 +25,15 @@ Result<Answer> stream_answer(Generator& generator,
         if (!text.empty()) shown = sink(text);
         return matcher.found() || !shown.ok() ? Go::Stop : Go::On;
     };
-    Result<AnswerFigures> figures = generator.run(wanted.request, on_token, cancel);
-    if (!figures) return figures.error();
+    Result<AnswerStats> stats = generator.run(wanted.request, on_token, cancel);
+    if (!stats) return stats.error();
 
     // What was held back as the possible beginning of a stop string or of a character.
     const std::string rest = matcher.finish(detokenizer.finish());
     if (shown.ok() && !rest.empty()) shown = sink(rest);
     if (!shown.ok()) return shown.error();
-    answer.figures = figures.value();
-    FinishReason& finish = answer.figures.finish;
+    answer.stats = stats.value();
+    FinishReason& finish = answer.stats.finish;
     if (finish == FinishReason::Failed) {
         return Error{Errc::BadFile,
                      fmt::format("no token can be drawn after {} of the answer: no logit is a "
@@ -43,19 +43,19 @@ Result<Answer> stream_answer(Generator& generator,
     if (matcher.found()) finish = FinishReason::StopString;
     if (!wanted.prompt_only) return answer;
     // The callback said Stop: that is the end that was wanted. Without a token the user cancelled.
-    const bool processed = answer.figures.generated_tokens > 0;
-    answer.figures.generated_tokens = 0;
+    const bool processed = answer.stats.generated_tokens > 0;
+    answer.stats.generated_tokens = 0;
     if (finish == FinishReason::Interrupted && processed) finish = FinishReason::MaxTokens;
     return answer;
 }
 
-Figures figures_of(const Answer& answer, const Request& request, const Generator& generator) {
-    Figures f;
+RunStats stats_of(const Answer& answer, const Request& request, const Generator& generator) {
+    RunStats f;
     f.traits = generator.traits();
     f.traits.peak_bytes += peak_memory_bytes();
     f.seed = request.sampling.seed;
     f.prompt_tokens = static_cast<std::int32_t>(request.text.size());
-    f.answer = answer.figures;
+    f.answer = answer.stats;
     return f;
 }
 

@@ -1,5 +1,5 @@
-// Figures: what one answer cost, for the line at the end of a run and for --stats: its account
-// (AnswerFigures), and what decoded it.
+// RunStats: what one answer cost, for the line at the end of a run and for --stats: its AnswerStats, and
+// what decoded it.
 //
 // Prompt tokens/s: tokens that had to be processed before the first could be drawn, over the
 // time that took. Tokens/s: tokens after the first, over the time from the first to the last.
@@ -12,7 +12,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/answer.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
@@ -26,7 +26,7 @@ struct GeneratorTraits {
     std::uint64_t peak_bytes = 0;  // of the stages' own processes so far; 0 without any
 };
 
-struct Figures {
+struct RunStats {
     std::string model;  // path
     std::string lora;   // path of the LoRA merged into it; empty: none
     std::string dtype;  // of most weights: what "auto" came to
@@ -36,7 +36,7 @@ struct Figures {
     double load_seconds = 0.0;       // opening, checking and packing
     std::int32_t prompt_tokens = 0;  // of the whole prompt or turn, also those in the KV cache
     GeneratorTraits traits;          // its peak_bytes with those of this process
-    AnswerFigures answer;
+    AnswerStats answer;
 
     [[nodiscard]] double prompt_rate() const;  // tokens/s; 0 where there is nothing to divide
 };
@@ -44,8 +44,8 @@ struct Figures {
 /// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"; rates that have
 /// nothing to divide are left out, and the load unless it is the first answer of the program. The
 /// prompt's tokens are those that were processed: the rate's.
-[[nodiscard]] std::string one_line(const Figures& figures, bool first = true);
-[[nodiscard]] nlohmann::json to_json(const Figures& figures);
+[[nodiscard]] std::string one_line(const RunStats& stats, bool first = true);
+[[nodiscard]] nlohmann::json to_json(const RunStats& stats);
 
 /// The most memory this process ever had in RAM, in bytes; 0 where /proc does not say.
 [[nodiscard]] std::uint64_t peak_memory_bytes();

@@ -1,5 +1,5 @@
 // The papers' figures of a target that drafts for itself, from known counts.
-#include "launch/session/self_draft_figures.hpp"
+#include "launch/session/self_draft_stats.hpp"
 
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/protocol/counters.hpp"
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -70,7 +70,7 @@ SelfDraftView view() {
 }  // namespace
 
 TEST_CASE("M, alpha, layer-rows and shares of time are those of the counts") {
-    const SelfDraftFigures f = self_draft_figures(view(), verdicts(), counts(), 1.0);
+    const SelfDraftStats f = self_draft_stats(view(), verdicts(), counts(), 1.0);
     CHECK(f.steps == 40);
     CHECK(f.tokens_per_forward == doctest::Approx(3.0));
     CHECK(f.acceptance_per_step == doctest::Approx(20.0 / 40));
@@ -87,7 +87,7 @@ TEST_CASE("M, alpha, layer-rows and shares of time are those of the counts") {
 }
 
 TEST_CASE("the expected speed-up is SWIFT's formula of the M, alpha and c that are printed") {
-    const SelfDraftFigures f = self_draft_figures(view(), verdicts(), counts(), 1.0);
+    const SelfDraftStats f = self_draft_stats(view(), verdicts(), counts(), 1.0);
     const auto swift = [](double m, double alpha, double c) {
         return m * alpha / ((m - 1) * c + alpha);
     };
@@ -103,7 +103,7 @@ TEST_CASE("the expected speed-up is SWIFT's formula of the M, alpha and c that a
     tally.accepted = 3340;
     at(all, counters::kDraftRows) = 3374;
     at(all, counters::kDraftSublayers) = 3374 * 11;
-    const SelfDraftFigures paper = self_draft_figures(view(), tally, all, 1.0);
+    const SelfDraftStats paper = self_draft_stats(view(), tally, all, 1.0);
     CHECK(paper.acceptance_per_step == doctest::Approx(0.99).epsilon(0.001));
     CHECK(paper.expected == doctest::Approx(1.52).epsilon(0.001));
 }
@@ -114,11 +114,11 @@ TEST_CASE("a draft of which nothing is accepted, and one that never ran, divide 
     verdict.batch_rows = 5;
     verdict.count = 1;
     for (int i = 0; i < 10; ++i) rejected.add(verdict);
-    const SelfDraftFigures none = self_draft_figures(view(), rejected, counts(), 1.0);
+    const SelfDraftStats none = self_draft_stats(view(), rejected, counts(), 1.0);
     CHECK(none.tokens_per_forward == doctest::Approx(1.0));
     CHECK(none.acceptance_per_step == 0.0);
     CHECK(none.expected == doctest::Approx(1.0 / (1.0 + 4 * 0.6)));
-    const SelfDraftFigures idle = self_draft_figures({.layers = kLayers}, {}, {}, 0.0);
+    const SelfDraftStats idle = self_draft_stats({.layers = kLayers}, {}, {}, 0.0);
     CHECK(idle.expected == 0.0);
     CHECK(idle.layer_rows.all() == 0.0);
     CHECK(!idle.state.has_value());
@@ -163,16 +163,16 @@ TEST_CASE("the head's share is that of the multiply-adds of one token") {
 TEST_CASE(
     "the table and the JSON show the skip set as a strip, only for a target that drafts for "
     "itself") {
-    PipelineFigures figures;
-    figures.verdicts = verdicts();
-    figures.counters = counts();
-    figures.seconds = 1.0;
-    CHECK(figures_table(figures).find("alpha") == std::string::npos);
-    CHECK(!to_json(figures).contains("self_draft"));
-    figures.self_draft = view();
-    figures.rate = 12.0;
-    figures.baseline_rate = 10.0;
-    const std::string table = figures_table(figures);
+    PipelineStats stats;
+    stats.verdicts = verdicts();
+    stats.counters = counts();
+    stats.seconds = 1.0;
+    CHECK(stats_table(stats).find("alpha") == std::string::npos);
+    CHECK(!to_json(stats).contains("self_draft"));
+    stats.self_draft = view();
+    stats.rate = 12.0;
+    stats.baseline_rate = 10.0;
+    const std::string table = stats_table(stats);
     CAPTURE(table);
     CHECK(table.find("3.00 tokens per target forward, 2.00 of them accepted") != std::string::npos);
     CHECK(table.find("0.88 with c = 0.60, 0.79 with the head (c = 0.70)") != std::string::npos);
@@ -180,7 +180,7 @@ TEST_CASE(
     CHECK(table.find("attention  .#..#.....\n") != std::string::npos);
     CHECK(table.find("MLP        ..#.......\n") != std::string::npos);
     CHECK(table.find("turned off 2 times; gain of drafts 0.90") != std::string::npos);
-    const nlohmann::json json = to_json(figures)["self_draft"];
+    const nlohmann::json json = to_json(stats)["self_draft"];
     CHECK(json["state"]["strip"]["attention"] == ".#..#.....");
     CHECK(json["state"]["strip"]["mlp"] == "..#.......");
     CHECK(json["state"]["skipped_set"] == "attn:1,4 mlp:2");

@@ -1,4 +1,4 @@
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -38,19 +38,19 @@ struct ExitHits {
     [[nodiscard]] double rate() const { return ratio(hits, of); }
 };
 
-ExitHits exit_hits(const PipelineFigures& f) {
+ExitHits exit_hits(const PipelineStats& f) {
     const std::uint64_t hits = f.counter(counters::kOutcomeExit);
     return {hits, hits + f.counter(counters::kOutcomeRunnerUp) + f.counter(counters::kOutcomeNone)};
 }
 
-double early_rejection_rate(const PipelineFigures& f) {
+double early_rejection_rate(const PipelineStats& f) {
     const std::uint64_t proposed = f.counter(counters::kEarlyProposed);
     const std::uint64_t right = std::min(proposed, f.counter(counters::kEarlyRight));
     return ratio(proposed - right, proposed);
 }
 
 /// Nothing where no stage prepares outcomes, or none was ever prepared.
-std::string outcomes_text(const PipelineFigures& f) {
+std::string outcomes_text(const PipelineStats& f) {
     std::string text;
     bool any = false;
     for (const OriginCounter& origin : kOutcomes) {
@@ -63,21 +63,21 @@ std::string outcomes_text(const PipelineFigures& f) {
 }
 
 /// "23 = C_post 1 + C_early 1 + C_pre 21", and what the paper's equation says beside it.
-std::string total_text(const PipelineFigures& f) {
-    const FoldAccounts fold = fold_accounts(f);
+std::string total_text(const PipelineStats& f) {
+    const FoldMetrics fold = fold_metrics(f);
     const auto number = [](std::int64_t value) { return static_cast<long long>(value); };
     std::string text = print("%lld = C_post %lld + ", number(fold.total), number(fold.post));
-    if (f.accounts.sends_candidates) text += print("C_early %lld + ", number(fold.early));
+    if (f.metrics.sends_candidates) text += print("C_early %lld + ", number(fold.early));
     text += print("C_pre %lld", number(fold.pre));
     if (fold.predicted_total) {
         text += print("; %.1f by equation %d, of N_verified %lld", *fold.predicted_total,
-                      f.accounts.sends_candidates ? 10 : 4, number(fold.verified));
+                      f.metrics.sends_candidates ? 10 : 4, number(fold.verified));
     }
     return text;
 }
 
 /// The median of the pairs.
-double times_plain(const PipelineFigures& f) {
+double times_plain(const PipelineStats& f) {
     if (f.times_plain.empty()) return f.rate / f.baseline_rate;
     std::vector<double> pairs = f.times_plain;
     const auto middle = pairs.begin() + static_cast<std::ptrdiff_t>(pairs.size() / 2);
@@ -85,18 +85,18 @@ double times_plain(const PipelineFigures& f) {
     return *middle;
 }
 
-SelfDraftFigures self_draft_of(const PipelineFigures& f) {
-    return self_draft_figures(*f.self_draft, f.verdicts, f.counters, f.seconds);
+SelfDraftStats self_draft_of(const PipelineStats& f) {
+    return self_draft_stats(*f.self_draft, f.verdicts, f.counters, f.seconds);
 }
 
-void add_self_draft(const PipelineFigures& f,
+void add_self_draft(const PipelineStats& f,
                     std::vector<std::pair<std::string, std::string>>& lines) {
     const bool measured = f.rate > 0.0 && f.baseline_rate > 0.0;
     for (auto& line : self_draft_lines(self_draft_of(f), measured ? times_plain(f) : 0.0))
         lines.push_back(std::move(line));
 }
 
-std::string times_plain_text(const PipelineFigures& f) {
+std::string times_plain_text(const PipelineStats& f) {
     std::string text = print("%.2f", times_plain(f));
     if (f.times_plain.size() > 1) {
         const auto [low, high] = std::minmax_element(f.times_plain.begin(), f.times_plain.end());
@@ -106,7 +106,7 @@ std::string times_plain_text(const PipelineFigures& f) {
 }
 
 /// Named, in the order of the table; whatever was not measured is left out.
-std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures& f) {
+std::vector<std::pair<std::string, std::string>> lines_of(const PipelineStats& f) {
     const VerdictTally& v = f.verdicts;
     std::vector<std::pair<std::string, std::string>> lines;
     const auto add = [&](const char* name, std::string value) {
@@ -132,22 +132,21 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineFigures&
     return lines;
 }
 
-void add_accounts(const PipelineFigures& f,
-                  std::vector<std::pair<std::string, std::string>>& lines) {
+void add_accounts(const PipelineStats& f, std::vector<std::pair<std::string, std::string>>& lines) {
     if (const std::uint64_t forwards = f.counter(counters::kDraftForwards); forwards > 0) {
         lines.emplace_back("draft forwards",
                            print("%llu, %llu rows", static_cast<unsigned long long>(forwards),
                                  static_cast<unsigned long long>(f.counter(counters::kDraftRows))));
     }
-    if (const ExitHits exit = exit_hits(f); f.accounts.sends_candidates && exit.of > 0) {
+    if (const ExitHits exit = exit_hits(f); f.metrics.sends_candidates && exit.of > 0) {
         lines.emplace_back("exit hit rate",
                            print("%.2f: %llu of the %llu roots off the trunk", exit.rate(),
                                  static_cast<unsigned long long>(exit.hits),
                                  static_cast<unsigned long long>(exit.of)));
     }
-    if (f.accounts.sends_candidates || f.accounts.gamma > 0)
+    if (f.metrics.sends_candidates || f.metrics.gamma > 0)
         lines.emplace_back("C_total", total_text(f));
-    if (!f.accounts.proposes) return;
+    if (!f.metrics.proposes) return;
     const auto proposed = static_cast<unsigned long long>(f.counter(counters::kEarlyProposed));
     if (proposed == 0) {
         lines.emplace_back("early predictions", "none: no exit was sure enough");
@@ -162,43 +161,43 @@ void add_accounts(const PipelineFigures& f,
 
 }  // namespace
 
-PipelineAccounts accounts_of(const PipelineConfig& config) {
-    PipelineAccounts accounts{.sends_candidates = config.exit_sends_candidates(),
-                              .proposes = config.exit && config.exit->proposes};
-    if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return accounts;
+PipelineMetrics metrics_of(const PipelineConfig& config) {
+    PipelineMetrics metrics{.sends_candidates = config.exit_sends_candidates(),
+                            .proposes = config.exit && config.exit->proposes};
+    if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return metrics;
     const GrowthRule& growth = config.draft->growth;
-    accounts.gamma = growth.gamma;
-    if (growth.gamma_early > 0) accounts.gamma_late = growth.gamma - growth.gamma_early;
-    return accounts;
+    metrics.gamma = growth.gamma;
+    if (growth.gamma_early > 0) metrics.gamma_late = growth.gamma - growth.gamma_early;
+    return metrics;
 }
 
-FoldAccounts fold_accounts(const PipelineFigures& figures) {
-    const VerdictTally& v = figures.verdicts;
-    FoldAccounts fold{.total = v.batches, .pre = v.alone, .verified = v.candidates + v.batches};
-    if (figures.accounts.sends_candidates) {
+FoldMetrics fold_metrics(const PipelineStats& stats) {
+    const VerdictTally& v = stats.verdicts;
+    FoldMetrics fold{.total = v.batches, .pre = v.alone, .verified = v.candidates + v.batches};
+    if (stats.metrics.sends_candidates) {
         // A last verdict may find an outcome that no batch follows any more.
-        fold.early = std::min(static_cast<std::int64_t>(figures.counter(counters::kOutcomeExit)),
+        fold.early = std::min(static_cast<std::int64_t>(stats.counter(counters::kOutcomeExit)),
                               fold.total - fold.pre);
     }
     fold.post = fold.total - fold.pre - fold.early;
-    if (figures.accounts.gamma == 0) return fold;
+    if (stats.metrics.gamma == 0) return fold;
     // The paper's C_pre counts those that were avoided too: C_pre = C_early + the executed ones.
     const auto pre = static_cast<double>(fold.early + fold.pre);
-    const double gain = (1.0 - figures.accounts.early_rows()) * static_cast<double>(fold.early);
+    const double gain = (1.0 - stats.metrics.early_rows()) * static_cast<double>(fold.early);
     fold.predicted_total =
-        (static_cast<double>(fold.verified) + gain - pre) / figures.accounts.gamma + pre;
+        (static_cast<double>(fold.verified) + gain - pre) / stats.metrics.gamma + pre;
     return fold;
 }
 
-std::string figures_table(const PipelineFigures& figures) {
-    auto lines = lines_of(figures);
-    add_accounts(figures, lines);
-    if (figures.self_draft) add_self_draft(figures, lines);
-    if (figures.draft_skip) {
-        for (auto& line : draft_skip_lines(*figures.draft_skip, figures.counters))
+std::string stats_table(const PipelineStats& stats) {
+    auto lines = lines_of(stats);
+    add_accounts(stats, lines);
+    if (stats.self_draft) add_self_draft(stats, lines);
+    if (stats.draft_skip) {
+        for (auto& line : draft_skip_lines(*stats.draft_skip, stats.counters))
             lines.push_back(std::move(line));
     }
-    for (const ProcessFigures& process : figures.processes) {
+    for (const ProcessStats& process : stats.processes) {
         lines.emplace_back(process.name, print("busy %3.0f%%, waiting %3.0f%%", process.busy * 100,
                                                process.waiting * 100));
     }
@@ -210,7 +209,7 @@ std::string figures_table(const PipelineFigures& figures) {
     return text;
 }
 
-nlohmann::json to_json(const PipelineFigures& f) {
+nlohmann::json to_json(const PipelineStats& f) {
     const VerdictTally& v = f.verdicts;
     nlohmann::json json{{"method", f.method},
                         {"seconds", f.seconds},
@@ -237,14 +236,14 @@ nlohmann::json to_json(const PipelineFigures& f) {
         json["times_plain"] = times_plain(f);
         if (!f.times_plain.empty()) json["times_plain_pairs"] = f.times_plain;
     }
-    for (const ProcessFigures& process : f.processes) {
+    for (const ProcessStats& process : f.processes) {
         json["processes"].push_back(
             {{"name", process.name}, {"busy", process.busy}, {"waiting", process.waiting}});
     }
-    if (const ExitHits exit = exit_hits(f); f.accounts.sends_candidates && exit.of > 0)
+    if (const ExitHits exit = exit_hits(f); f.metrics.sends_candidates && exit.of > 0)
         json["exit_hit_rate"] = exit.rate();
-    if (f.accounts.sends_candidates || f.accounts.gamma > 0) {
-        const FoldAccounts fold = fold_accounts(f);
+    if (f.metrics.sends_candidates || f.metrics.gamma > 0) {
+        const FoldMetrics fold = fold_metrics(f);
         json["fold"] = {{"c_total", fold.total},
                         {"c_post", fold.post},
                         {"c_early", fold.early},
@@ -254,7 +253,7 @@ nlohmann::json to_json(const PipelineFigures& f) {
     }
     if (f.self_draft) json["self_draft"] = to_json(self_draft_of(f));
     if (f.draft_skip) json["draft_skip"] = draft_skip_json(*f.draft_skip, f.counters);
-    if (f.accounts.proposes) {
+    if (f.metrics.proposes) {
         json["adadecode"] = {{"early_proposed", f.counter(counters::kEarlyProposed)},
                              {"early_prediction_rate",
                               ratio(static_cast<double>(f.counter(counters::kEarlyProposed)),

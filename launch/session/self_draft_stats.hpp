@@ -1,7 +1,7 @@
-// SelfDraftFigures: the figures that the papers report of a target that drafts for itself (LayerSkip, Draft & Verify,
+// SelfDraftStats: the figures that the papers report of a target that drafts for itself (LayerSkip, Draft & Verify,
 // SWIFT, CLaSp): tokens per target forward, acceptance per draft step, layer-rows, shares of time, the
 // expected speed-up, and the skip set. Of a draft in a process of its own that changes its skip set: that set.
-// Part of PipelineFigures.
+// Part of PipelineStats.
 //
 // docs/observability.md, "Accounts of drafts that the target makes itself", defines each of them.
 // Plain values; any thread.
@@ -16,7 +16,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/answer.hpp"
 #include "actors/protocol/self_draft_state.hpp"
 #include "model/config.hpp"
 #include "runtime/observe/counters.hpp"
@@ -51,7 +51,7 @@ struct TimeShares {
     double optimise = 0.0;
 };
 
-struct SelfDraftFigures {
+struct SelfDraftStats {
     std::uint64_t passes = 0;
     std::uint64_t steps = 0;           // rows of passes
     double tokens_per_forward = 0.0;   // M; the target's own token is one of them
@@ -71,11 +71,10 @@ struct SelfDraftFigures {
     bool auto_off = false;
     std::optional<SelfDraftState> state{};  // at the end
 };
-[[nodiscard]] SelfDraftFigures self_draft_figures(
-    const SelfDraftView& view,
-    const VerdictTally& verdicts,
-    const std::array<std::uint64_t, kCounters>& counters,
-    double seconds);
+[[nodiscard]] SelfDraftStats self_draft_stats(const SelfDraftView& view,
+                                              const VerdictTally& verdicts,
+                                              const std::array<std::uint64_t, kCounters>& counters,
+                                              double seconds);
 
 /// A draft in a process of its own whose skip set changes while it serves.
 struct DraftSkipView {
@@ -90,7 +89,7 @@ struct DraftSkipView {
 
 /// Lines of a table, named. `times_plain`: the measured speed-up; 0: not measured.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> self_draft_lines(
-    const SelfDraftFigures& figures, double times_plain);
-[[nodiscard]] nlohmann::json to_json(const SelfDraftFigures& figures);
+    const SelfDraftStats& stats, double times_plain);
+[[nodiscard]] nlohmann::json to_json(const SelfDraftStats& stats);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-#include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/answer.hpp"
 
 #include <functional>
 
@@ -52,7 +52,7 @@ std::vector<double> VerdictTally::rate_by_position() const {
     return rates;
 }
 
-double AnswerFigures::decode_rate() const {
+double AnswerStats::decode_rate() const {
     const double took = std::chrono::duration<double>(decode_time()).count();
     if (verdicts.batches == 1) return 0.0;  // they came at once: there is no time between them
     return generated_tokens > 1 && took > 0.0 ? (generated_tokens - 1) / took : 0.0;

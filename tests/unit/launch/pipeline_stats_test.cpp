@@ -1,5 +1,5 @@
 // The table at the end of a run: acceptance figures against a plain count, and the papers' accounts.
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 
 #include <map>
 #include <random>
@@ -82,76 +82,76 @@ TEST_CASE("a draft that is always rejected has a mean acceptance length of one a
 }
 
 TEST_CASE("rounds of full length fulfil the paper's equations exactly") {
-    PipelineFigures figures;
-    figures.accounts = accounts_of(method_config("fold-lockstep").value());
-    REQUIRE(figures.accounts.gamma == 8);
-    REQUIRE(figures.accounts.gamma_late == 4);
+    PipelineStats stats;
+    stats.metrics = metrics_of(method_config("fold-lockstep").value());
+    REQUIRE(stats.metrics.gamma == 8);
+    REQUIRE(stats.metrics.gamma_late == 4);
     // Post-verify takes gamma rows, a repaired round gamma2 and its root, pre-verify one.
-    for (int i = 0; i < 11; ++i) figures.verdicts.add(verdict_of(8, 3));
-    for (int i = 0; i < 5; ++i) figures.verdicts.add(verdict_of(5, 1));
-    for (int i = 0; i < 7; ++i) figures.verdicts.add(verdict_of(1, 0));
-    figures.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 5;
-    const FoldAccounts fold = fold_accounts(figures);
+    for (int i = 0; i < 11; ++i) stats.verdicts.add(verdict_of(8, 3));
+    for (int i = 0; i < 5; ++i) stats.verdicts.add(verdict_of(5, 1));
+    for (int i = 0; i < 7; ++i) stats.verdicts.add(verdict_of(1, 0));
+    stats.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 5;
+    const FoldMetrics fold = fold_metrics(stats);
     CHECK(fold.total == 23);
     CHECK(fold.post == 11);
     CHECK(fold.early == 5);
     CHECK(fold.pre == 7);
     REQUIRE(fold.predicted_total.has_value());
     CHECK(*fold.predicted_total == doctest::Approx(23));
-    CHECK(to_json(figures)["batches_by_rows"] == nlohmann::json{{"1", 7}, {"5", 5}, {"8", 11}});
-    CHECK(figures_table(figures).find(
-              "23 = C_post 11 + C_early 5 + C_pre 7; 23.0 by equation 10") != std::string::npos);
+    CHECK(to_json(stats)["batches_by_rows"] == nlohmann::json{{"1", 7}, {"5", 5}, {"8", 11}});
+    CHECK(stats_table(stats).find("23 = C_post 11 + C_early 5 + C_pre 7; 23.0 by equation 10") !=
+          std::string::npos);
     // A round of one row less shows at once.
-    figures.verdicts.add(verdict_of(7, 1));
-    CHECK(*fold_accounts(figures).predicted_total == doctest::Approx(24.0 - 1.0 / 8));
+    stats.verdicts.add(verdict_of(7, 1));
+    CHECK(*fold_metrics(stats).predicted_total == doctest::Approx(24.0 - 1.0 / 8));
 
-    PipelineFigures pearl;
-    pearl.accounts = accounts_of(method_config("pearl-lockstep").value());
+    PipelineStats pearl;
+    pearl.metrics = metrics_of(method_config("pearl-lockstep").value());
     for (int i = 0; i < 6; ++i) pearl.verdicts.add(verdict_of(4, 3));
     for (int i = 0; i < 9; ++i) pearl.verdicts.add(verdict_of(1, 0));
-    CHECK(fold_accounts(pearl).early == 0);
-    CHECK(*fold_accounts(pearl).predicted_total == doctest::Approx(15));
-    CHECK(figures_table(pearl).find("15 = C_post 6 + C_pre 9; 15.0 by equation 4") !=
+    CHECK(fold_metrics(pearl).early == 0);
+    CHECK(*fold_metrics(pearl).predicted_total == doctest::Approx(15));
+    CHECK(stats_table(pearl).find("15 = C_post 6 + C_pre 9; 15.0 by equation 4") !=
           std::string::npos);
 }
 
 TEST_CASE("what never happened is left out of the table, or said in words") {
-    PipelineFigures figures;
-    figures.accounts = accounts_of(method_config("fold").value());
-    figures.counters[static_cast<std::size_t>(counters::kOutcomeTrunk)] = 3;
-    CHECK(figures_table(figures).find("exit hit rate") == std::string::npos);
-    CHECK(!to_json(figures).contains("exit_hit_rate"));
-    figures.counters[static_cast<std::size_t>(counters::kOutcomeNone)] = 3;
-    figures.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 1;
-    CHECK(figures_table(figures).find("0.25: 1 of the 4 roots off the trunk") != std::string::npos);
-    CHECK(figures_table(figures).find("trunk 3, exit 1, none 3") != std::string::npos);
+    PipelineStats stats;
+    stats.metrics = metrics_of(method_config("fold").value());
+    stats.counters[static_cast<std::size_t>(counters::kOutcomeTrunk)] = 3;
+    CHECK(stats_table(stats).find("exit hit rate") == std::string::npos);
+    CHECK(!to_json(stats).contains("exit_hit_rate"));
+    stats.counters[static_cast<std::size_t>(counters::kOutcomeNone)] = 3;
+    stats.counters[static_cast<std::size_t>(counters::kOutcomeExit)] = 1;
+    CHECK(stats_table(stats).find("0.25: 1 of the 4 roots off the trunk") != std::string::npos);
+    CHECK(stats_table(stats).find("trunk 3, exit 1, none 3") != std::string::npos);
 
-    PipelineFigures ada;
-    ada.accounts = accounts_of(method_config("adadecode").value());
+    PipelineStats ada;
+    ada.metrics = metrics_of(method_config("adadecode").value());
     ada.counters[static_cast<std::size_t>(counters::kOutcomeNone)] = 3;
-    const std::string table = figures_table(ada);
+    const std::string table = stats_table(ada);
     CHECK(table.find("none: no exit was sure enough") != std::string::npos);
     CHECK(table.find("outcomes") == std::string::npos);
 }
 
 TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline has, no others") {
-    const auto figures_of = [](const char* method) {
+    const auto stats_of = [](const char* method) {
         const PipelineConfig config = method_config(method).value();
-        PipelineFigures figures;
-        figures.method = config.name;
-        figures.accounts = accounts_of(config);
-        figures.verdicts.add(verdict_of(5, 2));
-        figures.rate = 50.0;
-        figures.baseline_rate = 40.0;
-        figures.processes = {{"target", 0.5, 0.25}};
-        return figures;
+        PipelineStats stats;
+        stats.method = config.name;
+        stats.metrics = metrics_of(config);
+        stats.verdicts.add(verdict_of(5, 2));
+        stats.rate = 50.0;
+        stats.baseline_rate = 40.0;
+        stats.processes = {{"target", 0.5, 0.25}};
+        return stats;
     };
-    PipelineFigures pairs = figures_of("pearl");
+    PipelineStats pairs = stats_of("pearl");
     pairs.times_plain = {0.75, 1.5, 0.5};
-    CHECK(figures_table(pairs).find("0.75 [0.50..1.50] in 3 pairs (plain: 40.0") !=
+    CHECK(stats_table(pairs).find("0.75 [0.50..1.50] in 3 pairs (plain: 40.0") !=
           std::string::npos);
     CHECK(to_json(pairs)["times_plain"] == doctest::Approx(0.75));
-    PipelineFigures ada = figures_of("adadecode");
+    PipelineStats ada = stats_of("adadecode");
     ada.counters[static_cast<std::size_t>(counters::kEarlyProposed)] = 2;
     ada.counters[static_cast<std::size_t>(counters::kEarlyRight)] = 1;
     const nlohmann::json json = to_json(ada);
@@ -159,11 +159,11 @@ TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline 
     CHECK(json["adadecode"]["rejection_rate"] == doctest::Approx(0.5));
     CHECK(!json.contains("fold"));
     CHECK(json["times_plain"] == doctest::Approx(1.25));
-    const std::string table = figures_table(ada);
+    const std::string table = stats_table(ada);
     CHECK(table.find("early predictions") != std::string::npos);
     CHECK(table.find("1.25 (plain: 40.0 tokens/s)") != std::string::npos);
     CHECK(table.find("busy  50%, waiting  25%") != std::string::npos);
     CHECK(table.find("C_total") == std::string::npos);
-    CHECK(figures_table(figures_of("fold")).find("C_total") != std::string::npos);
-    CHECK(to_json(figures_of("pearl")).contains("fold") == false);
+    CHECK(stats_table(stats_of("fold")).find("C_total") != std::string::npos);
+    CHECK(to_json(stats_of("pearl")).contains("fold") == false);
 }

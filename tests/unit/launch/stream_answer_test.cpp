@@ -1,5 +1,5 @@
 // stream_answer() with a scripted generator: text, stop strings and errors.
-#include "launch/session/answer.hpp"
+#include "launch/session/stream_answer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -24,17 +24,17 @@ public:
     Scripted(std::vector<TokenId> tokens, FinishReason finish)
         : tokens_{std::move(tokens)}, finish_{finish} {}
 
-    Result<AnswerFigures> run(const Request& /*request*/,
-                              const PlainDecoder::OnToken& on_token,
-                              const CancelToken& /*cancel*/) override {
-        AnswerFigures figures{.finish = finish_};
+    Result<AnswerStats> run(const Request& /*request*/,
+                            const PlainDecoder::OnToken& on_token,
+                            const CancelToken& /*cancel*/) override {
+        AnswerStats stats{.finish = finish_};
         for (const TokenId token : tokens_) {
-            ++figures.generated_tokens;
+            ++stats.generated_tokens;
             if (on_token(token) == Go::On) continue;
-            figures.finish = FinishReason::Interrupted;
+            stats.finish = FinishReason::Interrupted;
             break;
         }
-        return figures;
+        return stats;
     }
     [[nodiscard]] Position text_tokens() const override { return 0; }
     [[nodiscard]] Position context() const override { return 16; }
@@ -63,7 +63,7 @@ TEST_CASE("an answer that ends by itself is all its text") {
     const Result<Answer> answer = answer_of({{0, 1, 2}, FinishReason::EndToken}, text);
     REQUIRE(answer.ok());
     CHECK(text == "ab");
-    CHECK(answer.value().figures.finish == FinishReason::EndToken);
+    CHECK(answer.value().stats.finish == FinishReason::EndToken);
     CHECK(answer.value().ids == std::vector<TokenId>{0, 1, 2});
 }
 
@@ -82,8 +82,8 @@ TEST_CASE("a stop string ends the answer before its text, and is the reason") {
         answer_of({{0, 1, 0, 1}, FinishReason::MaxTokens}, text, {.stop_strings = {"ba"}});
     REQUIRE(answer.ok());
     CHECK(text == "a");
-    CHECK(answer.value().figures.finish == FinishReason::StopString);
-    CHECK(name_of(answer.value().figures.finish) == std::string{"stop_string"});
+    CHECK(answer.value().stats.finish == FinishReason::StopString);
+    CHECK(name_of(answer.value().stats.finish) == std::string{"stop_string"});
     CHECK(answer.value().ids == std::vector<TokenId>{0, 1, 0});
 }
 
@@ -94,17 +94,17 @@ TEST_CASE("a prompt that is only processed has no answer, and ends by its count"
     REQUIRE(answer.ok());
     CHECK(text.empty());
     CHECK(answer.value().ids.empty());
-    CHECK(answer.value().figures.generated_tokens == 0);
-    CHECK(answer.value().figures.finish == FinishReason::MaxTokens);
+    CHECK(answer.value().stats.generated_tokens == 0);
+    CHECK(answer.value().stats.finish == FinishReason::MaxTokens);
 }
 
 TEST_CASE("tokens that one batch brought have no rate, those of two batches have one") {
     using std::chrono::microseconds;
-    AnswerFigures figures{.generated_tokens = 3,
-                          .first_token = microseconds{1'000},
-                          .last_token = microseconds{1'004}};
-    figures.verdicts.batches = 1;
-    CHECK(figures.decode_rate() == 0.0);
-    figures.verdicts.batches = 2;
-    CHECK(figures.decode_rate() == doctest::Approx(500'000.0));
+    AnswerStats stats{.generated_tokens = 3,
+                      .first_token = microseconds{1'000},
+                      .last_token = microseconds{1'004}};
+    stats.verdicts.batches = 1;
+    CHECK(stats.decode_rate() == 0.0);
+    stats.verdicts.batches = 2;
+    CHECK(stats.decode_rate() == doctest::Approx(500'000.0));
 }

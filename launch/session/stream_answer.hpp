@@ -6,9 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/decoding/answer.hpp"
 #include "ipc/base/result.hpp"
-#include "launch/session/figures.hpp"
 #include "launch/session/generator.hpp"
+#include "launch/session/run_stats.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 
 namespace paceline {
@@ -18,11 +19,6 @@ struct TextRequest {
     Request request = {};  // its text: the prompt, or the next turn of a conversation
     std::vector<std::string> stop_strings = {};
     bool prompt_only = false;  // process the prompt, generate nothing; request.max_tokens is 1
-};
-
-struct Answer {
-    std::vector<TokenId> ids;  // as generated; an end token is the last of them
-    AnswerFigures figures;
 };
 
 using TextSink = std::function<Status(std::string_view)>;
@@ -36,9 +32,9 @@ using TextSink = std::function<Status(std::string_view)>;
                                            const CancelToken& cancel,
                                            const TextSink& sink);
 
-/// The figures of `answer`; load time and model are the caller's to add.
-[[nodiscard]] Figures figures_of(const Answer& answer,
-                                 const Request& request,
-                                 const Generator& generator);
+/// The statistics of `answer`; load time and model are the caller's to add.
+[[nodiscard]] RunStats stats_of(const Answer& answer,
+                                const Request& request,
+                                const Generator& generator);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-#include "launch/session/self_draft_figures.hpp"
+#include "launch/session/self_draft_stats.hpp"
 
 #include <algorithm>
 
@@ -26,14 +26,14 @@ std::string marks_of(const std::string& line) {
     return line.substr(line.rfind(' ') + 1);
 }
 
-std::string expected_text(const SelfDraftFigures& f, double times_plain) {
+std::string expected_text(const SelfDraftStats& f, double times_plain) {
     std::string text = print("%.2f with c = %.2f, %.2f with the head (c = %.2f)", f.expected,
                              f.step_cost, f.expected_with_head, f.step_cost_with_head);
     if (times_plain > 0.0) text += print("; measured %.2f", times_plain);
     return text;
 }
 
-std::string auto_off_text(const SelfDraftFigures& f) {
+std::string auto_off_text(const SelfDraftStats& f) {
     std::string text = print("%s; drafted %.0f%% of the rounds, turned off %llu times",
                              f.state->drafts ? "drafts" : "off now", f.drafted_rounds * 100,
                              static_cast<unsigned long long>(f.auto_offs));
@@ -55,7 +55,7 @@ void add_set(const SelfDraftState& state,
     lines.emplace_back("", std::move(mlp));
 }
 
-void add_state(const SelfDraftFigures& f, std::vector<std::pair<std::string, std::string>>& lines) {
+void add_state(const SelfDraftStats& f, std::vector<std::pair<std::string, std::string>>& lines) {
     const SelfDraftState& state = *f.state;
     if (f.auto_off) lines.emplace_back("auto-off", auto_off_text(f));
     add_set(state, f.layers, lines);
@@ -90,17 +90,17 @@ SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off, int short
         .auto_off = auto_off};
 }
 
-SelfDraftFigures self_draft_figures(const SelfDraftView& view,
-                                    const VerdictTally& verdicts,
-                                    const std::array<std::uint64_t, kCounters>& counters,
-                                    double seconds) {
+SelfDraftStats self_draft_stats(const SelfDraftView& view,
+                                const VerdictTally& verdicts,
+                                const std::array<std::uint64_t, kCounters>& counters,
+                                double seconds) {
     const auto count = [&](Counter c) { return counters[static_cast<std::size_t>(c)]; };
     const auto number = [&](Counter c) { return static_cast<double>(count(c)); };
     const auto rounds = static_cast<double>(verdicts.batches);
     const auto tokens = static_cast<double>(verdicts.emitted);
     const auto per_token = [&](Counter c) { return ratio(number(c) / 2, tokens); };
     const auto share = [&](Counter c) { return ratio(number(c) / 1e6, seconds); };
-    SelfDraftFigures f;
+    SelfDraftStats f;
     f.layers = view.layers;
     f.auto_off = view.auto_off;
     f.passes = count(counters::kDraftForwards);
@@ -152,7 +152,7 @@ nlohmann::json draft_skip_json(const DraftSkipView& view,
     return json;
 }
 
-std::vector<std::pair<std::string, std::string>> self_draft_lines(const SelfDraftFigures& f,
+std::vector<std::pair<std::string, std::string>> self_draft_lines(const SelfDraftStats& f,
                                                                   double times_plain) {
     std::vector<std::pair<std::string, std::string>> lines;
     lines.emplace_back("M", print("%.2f tokens per target forward, %.2f of them accepted",
@@ -171,7 +171,7 @@ std::vector<std::pair<std::string, std::string>> self_draft_lines(const SelfDraf
     return lines;
 }
 
-nlohmann::json to_json(const SelfDraftFigures& f) {
+nlohmann::json to_json(const SelfDraftStats& f) {
     nlohmann::json json{
         {"passes", f.passes},
         {"draft_steps", f.steps},

@@ -1,4 +1,4 @@
-#include "launch/session/figures.hpp"
+#include "launch/session/run_stats.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,7 @@ double seconds(std::chrono::microseconds time) {
 
 }  // namespace
 
-double Figures::prompt_rate() const {
+double RunStats::prompt_rate() const {
     const double took = seconds(answer.prefill_time());
     return took > 0.0 ? answer.prompt_tokens / took : 0.0;
 }
@@ -27,8 +27,8 @@ double Figures::prompt_rate() const {
 namespace {
 
 /// Of a prompt that was processed, or of what was done of it when it was cancelled.
-std::string prompt_text(const Figures& f) {
-    const AnswerFigures& a = f.answer;
+std::string prompt_text(const RunStats& f) {
+    const AnswerStats& a = f.answer;
     const bool cut = a.generated_tokens == 0 && a.finish == FinishReason::Interrupted;
     std::string text = print("prompt %d", a.prompt_tokens);
     if (cut) text += print(" of %d", std::max(f.prompt_tokens, a.prompt_tokens));
@@ -37,7 +37,7 @@ std::string prompt_text(const Figures& f) {
     return text + (cut ? ", cancelled" : "");
 }
 
-std::string answer_text(const AnswerFigures& a) {
+std::string answer_text(const AnswerStats& a) {
     if (a.generated_tokens == 0) return {};
     const char* noun = a.generated_tokens == 1 ? "token" : "tokens";
     std::string text = print(" | answer %d %s", a.generated_tokens, noun);
@@ -45,7 +45,7 @@ std::string answer_text(const AnswerFigures& a) {
     return text + print(" | first token %.3f s", seconds(a.time_to_first()));
 }
 
-std::string batches_text(const AnswerFigures& a) {
+std::string batches_text(const AnswerStats& a) {
     const VerdictTally& v = a.verdicts;
     if (v.candidates == 0) return {};
     return print(" | %.2f tokens per batch, %lld of %lld proposals accepted",
@@ -55,14 +55,14 @@ std::string batches_text(const AnswerFigures& a) {
 
 }  // namespace
 
-std::string one_line(const Figures& f, bool first) {
+std::string one_line(const RunStats& f, bool first) {
     std::string text = prompt_text(f) + answer_text(f.answer);
     if (first) text += print(" | load %.2f s", f.load_seconds);
     text += print(" | peak memory %.0f MB", static_cast<double>(f.traits.peak_bytes) / 1e6);
     return text + batches_text(f.answer) + (f.exact ? "" : " | exact off");
 }
 
-nlohmann::json to_json(const Figures& f) {
+nlohmann::json to_json(const RunStats& f) {
     return {
         {"model", f.model},
         {"lora", f.lora},

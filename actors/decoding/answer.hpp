@@ -1,10 +1,9 @@
-// AnswerFigures: the figures of one answer: tokens, verdicts, times, the reason of its end. Written by
-// PlainDecoder and the conductor; read by session, chat, check, simulate and --stats.
+// Answer: the tokens of one answer, and AnswerStats: its verdicts, times and the reason of its end. Written
+// by PlainDecoder and the conductor; read by session, chat, check, simulate and --stats.
 //
-// They are separate from the telemetry of runtime/observe, which has totals per process: the figures of
+// The statistics are separate from the telemetry of runtime/observe, which has totals per process: those of
 // one answer cannot be derived from totals while other requests are decoded, and must outlive the
-// stages. The verdict figures of a run are the sum over its answers; the figures of its processes are
-// in their telemetry.
+// stages. The verdicts of a run are the sum over its answers; what its processes did is in their telemetry.
 // Plain values; any thread.
 #pragma once
 
@@ -14,7 +13,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
+#include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
 
 namespace paceline {
@@ -38,7 +39,7 @@ struct VerdictTally {
     [[nodiscard]] std::vector<double> rate_by_position() const;
 };
 
-struct AnswerFigures {
+struct AnswerStats {
     using Micros = std::chrono::microseconds;
 
     // Rows of the prefill: what was not in the KV cache yet; those done if it was cancelled.
@@ -59,6 +60,12 @@ struct AnswerFigures {
     [[nodiscard]] Micros decode_time() const { return last_token - first_token; }
     /// Tokens/s after the first one; 0 for fewer than two, and where one batch brought them all.
     [[nodiscard]] double decode_rate() const;
+};
+
+struct Answer {
+    std::vector<TokenId> ids = {};  // as generated; an end token is the last of them
+    AnswerStats stats{};
+    Status status{};  // an error: the answer is not complete
 };
 
 }  // namespace paceline
