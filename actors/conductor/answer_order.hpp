@@ -1,4 +1,5 @@
-// AnswerOrder: what the conductor is asked for: a request, and the callbacks that receive its answer.
+// AnswerOrder: what the conductor is asked for: a request, and the callbacks that receive its
+// answer.
 //
 // Plain values. Threads: the callbacks are called by the conductor's loop.
 #pragma once
@@ -22,13 +23,14 @@ struct AnswerOrder {
     Request request;
     OnToken on_token;                 // for each committed token, in order
     std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
-    /// Called once, at the end, in every case. The status is an error if the answer could not be completed.
+    /// Called once, at the end, in every case. The status is an error if the answer could not be
+    /// completed.
     /// Times are of the context's clock.
     std::function<void(const AnswerStats& stats, const Status& status)> on_end;
 };
 
-/// An order whose callbacks collect tokens, statistics and status in `answer`, which must outlive them; then
-/// `on_over` is called, unless it is empty.
+/// An order whose callbacks collect tokens, statistics and status in `answer`, which must outlive
+/// them; then `on_over` is called, unless it is empty.
 [[nodiscard]] AnswerOrder order_into(Answer& answer,
                                      Request request,
                                      std::function<void()> on_over = {});

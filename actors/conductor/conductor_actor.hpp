@@ -1,5 +1,5 @@
-// ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the verifier
-// commits, and passes them to the client.
+// ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the
+// verifier commits, and passes them to the client.
 // Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold), Stop.
 //
 // What happens to a request from its submission to its end, also after the loss of a stage, is
@@ -48,10 +48,10 @@ public:
     void on_room(StageId to) override;
     void on_peer(StageId peer, PeerChange change) override;
 
-    /// Prompt and answer of a request, as passed to the client. Empty if it is unknown. Valid until it is
-    /// continued or closed.
+    /// Prompt and answer of a request, as passed to the client. Empty if it is unknown. Valid until
+    /// it is continued or closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
-    [[nodiscard]] std::size_t open_requests() const;                // waiting or running
+    [[nodiscard]] std::size_t open_requests() const;  // waiting or running
     [[nodiscard]] bool pipeline_whole() const { return lifecycle_.stages().is_pipeline_whole(); }
     [[nodiscard]] std::uint64_t fenced() const { return fenced_; }  // verdicts of old attempts
 

@@ -1,4 +1,5 @@
-// ConductorPlan: the stages of the pipeline as the conductor has to know them, and the conductor's limits.
+// ConductorPlan: the stages of the pipeline as the conductor has to know them, and the conductor's
+// limits.
 //
 // Plain values; any thread.
 #pragma once
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor/draft_trials.hpp"
+#include "actors/conductor/draft_quarantine.hpp"
 #include "actors/conductor/progress_watch.hpp"
 #include "ipc/base/ids.hpp"
 #include "runtime/loop/context.hpp"
@@ -25,15 +26,16 @@ struct ConductorPlan {
         bool proposes_alone = false;  // the only one that proposes: all candidates are its own
     };
     StageId verifier{};  // the last segment
-    /// Every stage, in the order in which Begins are sent: essential stages before the others, and the
-    /// one that acts first on a request last among the essential ones.
+    /// Every stage, in the order in which Begins are sent: essential stages before the others, and
+    /// the one that acts first on a request last among the essential ones.
     std::vector<Stage> begin_to{};
     Micros cancel_poll{20'000};  // interval at which cancelled() is called
-    /// A request that waits longer than this for a lost stage fails. Must be longer than a stage may load
-    /// (RestartRules). Time in which this process or the machine is suspended does not count.
+    /// A request that waits longer than this for a lost stage fails. Must be longer than a stage
+    /// may load (RestartRules). Time in which this process or the machine is suspended does not
+    /// count.
     Micros recovery_limit{180'000'000};
     std::uint32_t poison_limit = 3;
-    DraftTrialRules draft_trials{};
+    DraftQuarantineRules draft_quarantine{};
     ProgressRules progress{};  // of a request that runs
     /// A number that changes while the stages process prompts; empty: unknown.
     std::function<std::uint64_t()> rows_done{};

@@ -13,16 +13,16 @@ DraftBegins::DraftBegins(const ConductorPlan& plan,
     for (const StageTable::Stage& each : stages.all()) {
         if (each.essential) continue;
         const StageId home = StageTable::home_of(each);
-        trials_.emplace(home, DraftTrials{home, plan.poison_limit, plan.draft_trials});
+        quarantines_.emplace(home, DraftQuarantine{home, plan.poison_limit, plan.draft_quarantine});
     }
 }
 
 void DraftBegins::post_allowed() {
     if (context_ == nullptr) return;
-    for (auto& [home, trials] : trials_) {
+    for (auto& [home, quarantine] : quarantines_) {
         if (!stages_.is_home_whole(home)) continue;
         for (const RequestId request :
-             trials.to_tell(requests_.in_phase(RequestPhase::Running), context_->now())) {
+             quarantine.to_deliver(requests_.in_phase(RequestPhase::Running), context_->now())) {
             for (const StageTable::Stage& each : stages_.all()) {
                 if (each.essential || StageTable::home_of(each) != home) continue;
                 post_(request, requests_.at(request), each.id);
@@ -43,61 +43,61 @@ void DraftBegins::wanted(StageId from, const control::BeginWanted& wanted) {
              fmt::format("{} asks for {} from position {} on, which is not its to ask",
                          StageTable::name_of(*to), name_of(wanted.request), wanted.position)});
     }
-    wanted_.want(wanted.request, from, wanted.position);
+    resends_.want(wanted.request, from, wanted.position);
     post_wanted(wanted.request, *record);
 }
 
 void DraftBegins::post_wanted(RequestId request, const RequestRecord& record) {
     const auto length = static_cast<Position>(requests_.log().text(request).size());
-    for (const StageId to : wanted_.due(request, length)) post_(request, record, to);
+    for (const StageId to : resends_.due(request, length)) post_(request, record, to);
 }
 
-/// If it shares its process with a segment, the loss of the segment is handled instead. Of several in one
-/// process only the first loss counts: it is one death, and excused once.
+/// If it shares its process with a segment, the loss of the segment is handled instead. Of several
+/// in one process only the first loss counts: it is one death, and excused once.
 bool DraftBegins::lost(const StageTable::Stage& lost) {
     const StageId home = StageTable::home_of(lost);
-    DraftTrials& trials = trials_.at(home);
+    DraftQuarantine& quarantine = quarantines_.at(home);
     if (!lost.apart) {
-        trials.void_all();
+        quarantine.void_all();
         return false;
     }
     if (!stages_.is_home_whole(home, &lost)) return false;
-    trials.lost(context_->now());
+    quarantine.lost(context_->now());
     return true;
 }
 
 void DraftBegins::verdict(const msg::Verdict& verdict) {
     bool freed = false;
-    for (auto& [home, trials] : trials_) {
+    for (auto& [home, quarantine] : quarantines_) {
         const StageTable::Stage* draft = stages_.find(home);
         const bool own = draft != nullptr && draft->proposes_alone && verdict.depth > 0;
         const Micros now = context_->now();
-        freed = trials.verdict(verdict.route.request, verdict.base, own, now) || freed;
-        freed = trials.look(now) || freed;
-        excuse(home, trials);
+        freed = quarantine.verdict(verdict.route.request, verdict.base, own, now) || freed;
+        freed = quarantine.look(now) || freed;
+        excuse(home, quarantine);
     }
     if (freed) post_allowed();
 }
 
 void DraftBegins::void_attempt(RequestId request) {
-    for (auto& [home, trials] : trials_) trials.void_attempt(request);
-    wanted_.forget(request);
+    for (auto& [home, quarantine] : quarantines_) quarantine.void_attempt(request);
+    resends_.forget(request);
 }
 
 void DraftBegins::ended(RequestId request, bool by_itself) {
-    for (auto& [home, trials] : trials_) {
-        trials.ended(request, by_itself);
-        excuse(home, trials);
+    for (auto& [home, quarantine] : quarantines_) {
+        quarantine.ended(request, by_itself);
+        excuse(home, quarantine);
     }
-    wanted_.forget(request);
+    resends_.forget(request);
 }
 
 void DraftBegins::explained(RequestId request) {
-    for (auto& [home, trials] : trials_) trials.explained(request);
+    for (auto& [home, quarantine] : quarantines_) quarantine.explained(request);
 }
 
-void DraftBegins::excuse(StageId home, DraftTrials& trials) {
-    for (std::size_t n = trials.take_excused(); n > 0; --n) context_->excuse_loss(home);
+void DraftBegins::excuse(StageId home, DraftQuarantine& quarantine) {
+    for (std::size_t n = quarantine.take_excused(); n > 0; --n) context_->excuse_loss(home);
 }
 
 }  // namespace paceline

@@ -1,4 +1,5 @@
-// ProgressTimer: asks ProgressWatch regularly which running requests are overdue, as long as one is watched.
+// ProgressTimer: asks ProgressWatch regularly which running requests are overdue, as long as one is
+// watched.
 //
 // Threads: the conductor's loop.
 #pragma once

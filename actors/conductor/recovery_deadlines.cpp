@@ -18,8 +18,8 @@ void RecoveryDeadlines::start(Context& context, RequestId request) {
     wait(context, request, {.timer = newest_, .left = limit_});
 }
 
-/// In short steps: a step that takes much longer than it should contains a pause; only the length of
-/// the step counts.
+/// In short steps: a step that takes much longer than it should contains a pause; only the length
+/// of the step counts.
 void RecoveryDeadlines::wait(Context& context, RequestId request, Wait wait) {
     const Micros step = std::min(wait.left, kRecoveryStep);
     const Micros begun = context.now();
@@ -30,8 +30,8 @@ void RecoveryDeadlines::wait(Context& context, RequestId request, Wait wait) {
         const bool paused = waited > step + kRecoveryStep;
         if (paused && !planted(PlantedBug::PauseCountsAsWaiting)) waited = step;
         wait.left -= waited;
-        // After a pause the stages have one more step to report. Only once, because every step is late where
-        // a callback takes long.
+        // After a pause the stages have one more step to report. Only once, because every step is
+        // late where a callback takes long.
         if (paused && wait.left < kRecoveryStep && !std::exchange(wait.is_last, true))
             wait.left = kRecoveryStep;
         if (wait.left.count() > 0) return this->wait(context, request, wait);

@@ -3,7 +3,8 @@
 //   start() --> [counts] -- the limit has passed --> on_expired, and it counts no more
 //                  \------- stop(), stop_all() ----> forgotten
 //
-// Time counts in short steps, so that a suspension of this process or of the machine does not count.
+// Time counts in short steps, so that a suspension of this process or of the machine does not
+// count.
 // Bounded by the requests that wait. Threads: the conductor's loop.
 #pragma once
 
@@ -24,7 +25,8 @@ public:
     RecoveryDeadlines(const RecoveryDeadlines&) = delete;
     RecoveryDeadlines& operator=(const RecoveryDeadlines&) = delete;
 
-    /// `context` outlives this object. If the deadline of `request` counts already, nothing happens.
+    /// `context` outlives this object. If the deadline of `request` counts already, nothing
+    /// happens.
     void start(Context& context, RequestId request);
     void stop(RequestId request) { timers_.erase(request); }
     void stop_all() { timers_.clear(); }

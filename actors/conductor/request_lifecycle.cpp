@@ -15,7 +15,7 @@ RequestLifecycle::RequestLifecycle(const ConductorPlan& plan, int vocab_size, st
       recovery_limit_{plan.recovery_limit},
       stages_{plan.begin_to},
       requests_{vocab_size, kv_slots},
-      suspects_{plan.poison_limit},
+      quarantine_{plan.poison_limit},
       drafts_{plan, stages_, requests_,
               [this](RequestId request, const RequestRecord& record, StageId to) {
                   post_begin(request, record, to);
@@ -44,7 +44,7 @@ void RequestLifecycle::begin_waiting() {
     deadlines_.stop_all();
     const std::vector<RequestId> waiting = requests_.in_phase(RequestPhase::Waiting);
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
-    for (const RequestId request : suspects_.may_begin(waiting, running)) {
+    for (const RequestId request : quarantine_.may_begin(waiting, running)) {
         RequestRecord& record = requests_.at(request);
         // Later requests wait too, otherwise a large one would never start.
         if (!requests_.fits(record)) break;
@@ -101,9 +101,9 @@ void RequestLifecycle::stage_lost(StageId peer) {
         return;  // its next incarnation died before it was at work: no request ran with it
     if (lost->essential) return lose_essential(*lost);
     if (!drafts_.lost(*lost)) return;
-    suspects_.lost(peer);
+    quarantine_.lost(peer);
     for (const RequestId request : requests_.in_phase(RequestPhase::Running))
-        suspects_.met_beside(request);
+        quarantine_.present_at_draft_loss(request);
 }
 
 void RequestLifecycle::stage_joined(StageId peer) {
@@ -115,7 +115,7 @@ void RequestLifecycle::stage_joined(StageId peer) {
 }
 
 void RequestLifecycle::lose_essential(const StageTable::Stage& lost) {
-    suspects_.lost(lost.id);
+    quarantine_.lost(lost.id);
     requests_.drop_held();
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : running) {
@@ -129,12 +129,12 @@ void RequestLifecycle::lose_essential(const StageTable::Stage& lost) {
 
 void RequestLifecycle::replay_later(RequestId request, const StageTable::Stage& lost, bool alone) {
     to_next_attempt(request, requests_.at(request));
-    if (suspects_.met(request, alone)) end_poison(request, lost);
+    if (quarantine_.present_at_loss(request, alone)) end_poison(request, lost);
 }
 
 void RequestLifecycle::end_poison(RequestId request, const StageTable::Stage& lost) {
-    const std::size_t losses = suspects_.met_by(request);
-    for (const StageId stage : suspects_.explained_by(request)) context_->excuse_loss(stage);
+    const std::size_t losses = quarantine_.losses_of(request);
+    for (const StageId stage : quarantine_.explained_by(request)) context_->excuse_loss(stage);
     drafts_.explained(request);
     end(request, FinishReason::Interrupted,
         Error{Errc::PeerGone,
@@ -168,10 +168,10 @@ bool RequestLifecycle::committed(RequestRecord& record, const msg::Verdict& verd
     AnswerStats& stats = record.stats;
     if (stats.generated_tokens == 0) stats.prefilled = stats.first_token = context_->now();
     stats.verdicts.add(verdict);
-    const bool cleared = verdict.count > 0 && suspects_.cleared(request);
+    const bool cleared = verdict.count > 0 && quarantine_.cleared(request);
     progress_.verdict(*context_, request);
-    // The first verdict of an attempt proves only that its prompt was processed; the next one, that the
-    // stages receive verdicts and continue.
+    // The first verdict of an attempt proves only that its prompt was processed; the next one, that
+    // the stages receive verdicts and continue.
     if (record.answered) record.voided = false;
     record.answered = true;
     drafts_.verdict(verdict);
@@ -223,7 +223,7 @@ void RequestLifecycle::end(RequestId request, FinishReason finish, const Status&
     record.phase = RequestPhase::Ended;
     // Cached tokens beyond those that were passed to the client do not belong to the answer.
     record.held = std::min(record.held, static_cast<std::int32_t>(record.length));
-    suspects_.forget(request);
+    quarantine_.forget(request);
     drafts_.ended(request, status.ok() && finish != FinishReason::Interrupted);
     deadlines_.stop(request);
     progress_.ended(request);

@@ -3,9 +3,10 @@
 //   accept() --> [Waiting] <--> [Running] --> [Ended] -- accept() of the next turn --> [Waiting]
 //                                                     -- close() --> forgotten
 //
-// The table holds records and answers questions about them; request_lifecycle.hpp changes their phases. The
-// tokens of a request are in the log alone: order.request.text of a record is empty.
-// Ids of requests are never used twice. A further turn of a request has the same id and a higher attempt.
+// The table holds records and answers questions about them; request_lifecycle.hpp changes their
+// phases. The tokens of a request are in the log alone: order.request.text of a record is empty.
+// Ids of requests are never used twice. A further turn of a request has the same id and a higher
+// attempt.
 // References to a record are valid until close() of its request.
 // Bounded by kRequestsMax. Threads: the conductor's loop, or between two runs of it.
 #pragma once
@@ -47,8 +48,8 @@ public:
         : vocab_size_{vocab_size}, kv_slots_{kv_slots} {}
 
     /// Takes an order: a new request, or a further turn of one. Errors: those of validate(Request);
-    /// BadArgument with too many requests (those not closed count), or if the request that the order continues
-    /// is unknown or still open.
+    /// BadArgument with too many requests (those not closed count), or if the request that the
+    /// order continues is unknown or still open.
     [[nodiscard]] Result<RequestId> accept(AnswerOrder order);
     /// Forgets an ended request. Unknown or open: nothing happens.
     void close(RequestId request);
@@ -67,8 +68,8 @@ public:
 
     /// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
     [[nodiscard]] Request begin_of(RequestId request, const RequestRecord& record) const;
-    /// Prompt and answer, as passed to the client. Empty if it is unknown. Valid until it is continued or
-    /// closed.
+    /// Prompt and answer, as passed to the client. Empty if it is unknown. Valid until it is
+    /// continued or closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
     [[nodiscard]] CommitLog& log() { return log_; }
     [[nodiscard]] const CommitLog& log() const { return log_; }

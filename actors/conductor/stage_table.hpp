@@ -1,7 +1,7 @@
 // StageTable: the stages of the pipeline, and which of them are lost at the moment.
 //
-// A lost stage stays in the table: its next incarnation joins under the same id. Several stages may share a
-// process, whose home is the id of one of them; they are lost together.
+// A lost stage stays in the table: its next incarnation joins under the same id. Several stages may
+// share a process, whose home is the id of one of them; they are lost together.
 // Bounded by the plan. Threads: the conductor's loop.
 #pragma once
 

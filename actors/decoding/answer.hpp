@@ -1,9 +1,10 @@
-// Answer: the tokens of one answer, and AnswerStats: its verdicts, times and the reason of its end. Written
-// by PlainDecoder and the conductor; read by session, chat, check, simulate and --stats.
+// Answer: the tokens of one answer, and AnswerStats: its verdicts, times and the reason of its end.
+// Written by PlainDecoder and the conductor; read by session, chat, check, simulate and --stats.
 //
-// The statistics are separate from the telemetry of runtime/observe, which has totals per process: those of
-// one answer cannot be derived from totals while other requests are decoded, and must outlive the
-// stages. The verdicts of a run are the sum over its answers; what its processes did is in their telemetry.
+// The statistics are separate from the telemetry of runtime/observe, which has totals per process:
+// those of one answer cannot be derived from totals while other requests are decoded, and must
+// outlive the stages. The verdicts of a run are the sum over its answers; what its processes did is
+// in their telemetry.
 // Plain values; any thread.
 #pragma once
 
@@ -49,7 +50,8 @@ struct AnswerStats {
     std::uint32_t replays = 0;          // attempts begun because a stage was lost
     // Times of one clock; 0: the event did not happen.
     Micros begun{0};
-    // The logits of the first token were there (in a pipeline as first_token), or the prefill was cancelled.
+    // The logits of the first token were there (in a pipeline as first_token), or the prefill was
+    // cancelled.
     Micros prefilled{0};
     Micros first_token{0};
     Micros last_token{0};

@@ -197,11 +197,11 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         model_options_.device = to_text(target_device(config));
         if (!options.quiet) std::fputs(resolved.value().gpu_table.c_str(), stderr);
         const bool table = options.verbose || environment.stderr_is_terminal;
-        const RunHooks hooks{.log = &log,
-                             .trace = !options.trace_file.empty(),
-                             .told = {.table = table && !options.quiet,
-                                      .remarks = !options.quiet,
-                                      .bars = options.bars(environment)}};
+        const SessionObservers hooks{.log = &log,
+                                     .trace = !options.trace_file.empty(),
+                                     .told = {.table = table && !options.quiet,
+                                              .remarks = !options.quiet,
+                                              .bars = options.bars(environment)}};
         return make_pipeline_generator(model_->file, options.model, config, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();

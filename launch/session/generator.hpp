@@ -62,7 +62,7 @@ struct Told {
 };
 
 /// What a command wants to know about a pipeline while it runs.
-struct RunHooks {
+struct SessionObservers {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
     Told told = {};
@@ -81,6 +81,6 @@ struct RunHooks {
     const ModelFile& file,
     const ModelOptions& options,
     const PipelineConfig& config,
-    const RunHooks& hooks);
+    const SessionObservers& hooks);
 
 }  // namespace paceline

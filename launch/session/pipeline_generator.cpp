@@ -77,7 +77,7 @@ private:
 Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file,
                                                            const ModelOptions& options,
                                                            const PipelineConfig& config,
-                                                           const RunHooks& hooks) {
+                                                           const SessionObservers& hooks) {
     Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
         file, options, config, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
     if (!session) return session.error();

@@ -1,8 +1,9 @@
 // PipelineStats: the figures of a pipeline's runs, for the table at the end of a run, for
 // --stats and for benches. docs/observability.md, "Figures of a run", defines each of them.
 //
-// Nothing is counted here. Two sources are read: the figures of the answers (VerdictTally, summed), and the
-// telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of dead incarnations included.
+// Nothing is counted here. Two sources are read: the figures of the answers (VerdictTally, summed),
+// and the telemetry blocks in which processes count (runtime/observe/stage_telemetry.hpp), those of
+// dead incarnations included.
 // The last segment's block has verdicts too, for `paceline top` while a run goes on, but also
 // those that the commit log fenced.
 // Plain values; any thread.

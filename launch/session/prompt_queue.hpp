@@ -1,9 +1,11 @@
-// PromptQueue: has a list of prompts answered, a fixed number at a time, and collects the answers. Used by
-// check and simulate.
+// PromptQueue: has a list of prompts answered, a fixed number at a time, and collects the answers.
+// Used by check and simulate.
 //
-// Each prompt becomes one AnswerOrder. When an answer ends, the next prompt is submitted from its on_end. An
-// order that is refused leaves an answer with the error, and the next prompt takes its place.
-// Borrows the prompts. Threads: begin() and the callbacks of the orders, on the conductor's loop or before it.
+// Each prompt becomes one AnswerOrder. When an answer ends, the next prompt is submitted from its
+// on_end. An order that is refused leaves an answer with the error, and the next prompt takes its
+// place.
+// Borrows the prompts. Threads: begin() and the callbacks of the orders, on the conductor's loop or
+// before it.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// RunStats: what one answer cost, for the line at the end of a run and for --stats: its AnswerStats, and
-// what decoded it.
+// RunStats: what one answer cost, for the line at the end of a run and for --stats: its
+// AnswerStats, and what decoded it.
 //
 // Prompt tokens/s: tokens that had to be processed before the first could be drawn, over the
 // time that took. Tokens/s: tokens after the first, over the time from the first to the last.
@@ -41,9 +41,9 @@ struct RunStats {
     [[nodiscard]] double prompt_rate() const;  // tokens/s; 0 where there is nothing to divide
 };
 
-/// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"; rates that have
-/// nothing to divide are left out, and the load unless it is the first answer of the program. The
-/// prompt's tokens are those that were processed: the rate's.
+/// "prompt 32 tokens, 506.1 tokens/s | answer 128 tokens, ... | peak memory 143 MB"; rates that
+/// have nothing to divide are left out, and the load unless it is the first answer of the program.
+/// The prompt's tokens are those that were processed: the rate's.
 [[nodiscard]] std::string one_line(const RunStats& stats, bool first = true);
 [[nodiscard]] nlohmann::json to_json(const RunStats& stats);
 

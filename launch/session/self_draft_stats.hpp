@@ -1,6 +1,7 @@
-// SelfDraftStats: the figures that the papers report of a target that drafts for itself (LayerSkip, Draft & Verify,
-// SWIFT, CLaSp): tokens per target forward, acceptance per draft step, layer-rows, shares of time, the
-// expected speed-up, and the skip set. Of a draft in a process of its own that changes its skip set: that set.
+// SelfDraftStats: the figures that the papers report of a target that drafts for itself (LayerSkip,
+// Draft & Verify, SWIFT, CLaSp): tokens per target forward, acceptance per draft step, layer-rows,
+// shares of time, the expected speed-up, and the skip set. Of a draft in a process of its own that
+// changes its skip set: that set.
 // Part of PipelineStats.
 //
 // docs/observability.md, "Accounts of drafts that the target makes itself", defines each of them.
@@ -81,7 +82,8 @@ struct DraftSkipView {
     int layers = 0;                               // of the target
     std::array<std::uint64_t, kGauges> gauges{};  // of the draft's process
 };
-/// What the draft leaves out at the end, and the jobs that chose it; nothing before the draft has begun.
+/// What the draft leaves out at the end, and the jobs that chose it; nothing before the draft has
+/// begun.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> draft_skip_lines(
     const DraftSkipView& view, const std::array<std::uint64_t, kCounters>& counters);
 [[nodiscard]] nlohmann::json draft_skip_json(const DraftSkipView& view,

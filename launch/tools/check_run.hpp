@@ -30,8 +30,8 @@ struct CheckTask {
 struct CheckResult {
     std::vector<Answer> plain;    // in the order of the prompts,
     std::vector<Answer> answers;  // and these too
-    /// Its rate and baseline_rate are of all prompts: tokens after the first over their time; with several
-    /// at once `rate` is all tokens over all the time.
+    /// Its rate and baseline_rate are of all prompts: tokens after the first over their time; with
+    /// several at once `rate` is all tokens over all the time.
     PipelineStats stats;
     Overlap overlap;
     int kills = 0;

@@ -39,9 +39,9 @@ struct SimulateTask {
 
 struct SimulatedRun {
     std::vector<Answer> answers;  // in the order of the prompts
-    /// Its `seconds` are simulated, from the first Begin to the last token; its `rate` is that of the tokens
-    /// after the first of each answer, over the time for them, or with several at once all tokens over
-    /// `seconds`.
+    /// Its `seconds` are simulated, from the first Begin to the last token; its `rate` is that of
+    /// the tokens after the first of each answer, over the time for them, or with several at once
+    /// all tokens over `seconds`.
     PipelineStats stats;
     Overlap overlap;    // of draft and target, in simulated time
     std::string trace;  // a trace file; empty unless asked for

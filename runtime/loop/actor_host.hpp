@@ -1,5 +1,5 @@
-// ActorHost: the actors of one process, with their inboxes, channels among them (local_channels.hpp), timers
-// (timer_queue.hpp) and jobs (job_queue.hpp).
+// ActorHost: the actors of one process, with their inboxes, channels among them
+// (local_channels.hpp), timers (timer_queue.hpp) and jobs (job_queue.hpp).
 //
 // The part of a loop that is the same in every environment. stage_loop.cpp adds rings, doorbell and
 // control socket, simulation/ a virtual clock and costs, and the one-process environment of the

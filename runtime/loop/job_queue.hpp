@@ -2,8 +2,8 @@
 //
 //   push() --> [queued] --take()--> [running] -- end() --> [ended] -- completed(): `done` was called --> over
 //
-// Jobs of all actors run one at a time, in the order of submission. A channel that was closed while jobs
-// were queued stays mapped until finished() reaches the submitted() of that moment.
+// Jobs of all actors run one at a time, in the order of submission. A channel that was closed while
+// jobs were queued stays mapped until finished() reaches the submitted() of that moment.
 // Bounded by what the actors submit. Threads: the loop's, which also runs the jobs.
 #pragma once
 

@@ -1,7 +1,9 @@
-// LocalChannels: the channels between actors of one process. Bounded like a ring, but the messages lie in the
-// inbox of the receiver (actor_host.hpp); a channel counts them and owns the tensor pool beside it.
+// LocalChannels: the channels between actors of one process. Bounded like a ring, but the messages
+// lie in the inbox of the receiver (actor_host.hpp); a channel counts them and owns the tensor pool
+// beside it.
 //
-// With Transport::Local the tensors lie in memory of the process's device, otherwise in the channel.
+// With Transport::Local the tensors lie in memory of the process's device, otherwise in the
+// channel.
 // Channels are never removed; a reference is valid as long as the table. Threads: the loop's.
 #pragma once
 
@@ -22,15 +24,16 @@ struct LocalChannel {
         std::byte bytes[kLineBytes];
     };
 
-    /// `slots`: memory of a device for the slots of the pool; nullptr: they are beside their states.
+    /// `slots`: memory of a device for the slots of the pool; nullptr: they are beside their
+    /// states.
     LocalChannel(const EdgeSpec& s, std::shared_ptr<std::byte> slots);
 
     [[nodiscard]] bool has_room(Urgency urgency) const {
         const std::uint32_t reserved = urgency == Urgency::Urgent ? 0 : spec.urgent_slots;
         return waiting + reserved < spec.ring_slots;
     }
-    /// Whether the sender waits for room, or for a slot of the pool, and there is some now; it no longer waits
-    /// for that then.
+    /// Whether the sender waits for room, or for a slot of the pool, and there is some now; it no
+    /// longer waits for that then.
     [[nodiscard]] bool take_room();
 
     EdgeSpec spec;
@@ -50,7 +53,8 @@ public:
 
     explicit LocalChannels(Policy policy) : policy_{policy} {}
 
-    /// Errors: OutOfMemory; Protocol for Local without a device, and for a transport between processes.
+    /// Errors: OutOfMemory; Protocol for Local without a device, and for a transport between
+    /// processes.
     [[nodiscard]] Status connect(const EdgeSpec& spec, TensorDevice* device);
     [[nodiscard]] LocalChannel* find(StageId from, StageId to) const;  // nullptr: not connected
     /// Connects it if the policy allows that.

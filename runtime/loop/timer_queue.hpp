@@ -1,5 +1,5 @@
-// TimerQueue: functions that are called at a time, in the order of the times; equal times in the order of
-// schedule().
+// TimerQueue: functions that are called at a time, in the order of the times; equal times in the
+// order of schedule().
 //
 // Threads: the loop's. Not bounded: actors set a fixed number of timers per request.
 #pragma once

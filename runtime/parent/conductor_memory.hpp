@@ -1,5 +1,5 @@
-// ConductorMemory: the shared memory that the conductor's process owns: the cancel board, which all stages
-// map, and its own telemetry block.
+// ConductorMemory: the shared memory that the conductor's process owns: the cancel board, which all
+// stages map, and its own telemetry block.
 //
 // Threads: the supervisor's; the objects that it returns are used by the conductor's loop.
 #pragma once

@@ -1,5 +1,5 @@
-// RecoveryCommands: executes what recovery.hpp decides, on processes, channels and the events for the
-// conductor's loop.
+// RecoveryCommands: executes what recovery.hpp decides, on processes, channels and the events for
+// the conductor's loop.
 //
 // Borrows the run, which outlives it. Threads: the supervisor's.
 #pragma once
@@ -26,7 +26,7 @@ private:
         run_.news(disabled.why + "; going on without it");
     }
     void carry_out(const Recovery::GiveUp& give_up) {
-        run_.end = Error{give_up.error.code, give_up.error.what + run_.story.text()};
+        run_.end = Error{give_up.error.code, give_up.error.what + run_.failures.text()};
     }
 
     SupervisedRun& run_;

@@ -61,7 +61,8 @@ void StageEvents::on_message(Incarnation who, ControlSocket::Received received) 
         if (run_.phase == Phase::Running)
             run_.events.emplace_back(PortMail{received.envelope, std::move(message)});
     } else {
-        // This includes messages that only the conductor may send: a Shutdown would end its own loop.
+        // This includes messages that only the conductor may send: a Shutdown would end its own
+        // loop.
         on_nonsense(*stage, fmt::format("it sent '{}' in the name of actor {}",
                                         control::name_of(control::type_of(message)),
                                         received.envelope.from.value));
@@ -75,17 +76,17 @@ bool StageEvents::is_own_mail(const Stage& stage, const Envelope& envelope) {
            std::find(actors.begin(), actors.end(), envelope.from) != actors.end();
 }
 
-/// The peer is replaced. But a stage that corrupts what it reads would blame one peer after another, each
-/// time with new channels. So a report about the conductor, about a stage that does not exist, or about two
-/// incarnations within the period makes the reporting stage the faulty one.
+/// The peer is replaced. But a stage that corrupts what it reads would report one peer after
+/// another, each time with new channels. So a report about the conductor, about a stage that does
+/// not exist, or about two incarnations within the period makes the reporting stage the faulty one.
 void StageEvents::on_edge_fault(Stage& stage, const control::EdgeFault& fault) {
     if (!run_.is_running()) return;
     const Micros now = micros_now();
     const bool known = run_.stages.host(fault.peer);
     const Incarnation whom{known ? run_.plan->home_of(fault.peer) : fault.peer, fault.peer_epoch};
-    const bool again = stage.blame && stage.blame->whom != whom &&
-                       now - stage.blame->at < run_.options.restarts.period;
-    stage.blame = Stage::Blame{whom, now};
+    const bool again = stage.last_report && stage.last_report->whom != whom &&
+                       now - stage.last_report->at < run_.options.restarts.period;
+    stage.last_report = Stage::FaultReport{whom, now};
     if (known && !again) {
         run_.report_fault(fault.peer, fault.peer_epoch, {Errc::Protocol, fault.text});
     } else {
@@ -95,7 +96,8 @@ void StageEvents::on_edge_fault(Stage& stage, const control::EdgeFault& fault) {
     }
 }
 
-/// Of a consumer, for the producer at the other end, which gets it after the message that has the channel.
+/// Of a consumer, for the producer at the other end, which gets it after the message that has the
+/// channel.
 void StageEvents::on_offer(Stage& stage,
                            const control::EdgeOffer& offer,
                            std::span<const OwnedFd> files) {
@@ -178,7 +180,7 @@ void StageEvents::on_exit(Incarnation who, bool well, const std::string& how) {
     if (!run_.is_running()) return;
     const std::uint32_t epoch = who.epoch.value;
     run_.recovery->gone(who.id, who.epoch, how, micros_now());
-    run_.story.note(micros_now(), run_.recovery->why_of(who.id));
+    run_.failures.note(micros_now(), run_.recovery->why_of(who.id));
     if (run_.recovery->health_of(who.id) == StageHealth::Resting ||
         run_.recovery->health_of(who.id) == StageHealth::Loading) {
         run_.news(

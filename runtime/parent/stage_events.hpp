@@ -1,4 +1,5 @@
-// StageEvents: handles what the node agent reports of the stages: their messages, their silence and their ends.
+// StageEvents: handles what the node agent reports of the stages: their messages, their silence and
+// their ends.
 //
 // Events of an incarnation that was replaced are dropped. Borrows the run, which outlives it.
 // Threads: the supervisor's.

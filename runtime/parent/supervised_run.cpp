@@ -57,7 +57,7 @@ Status SupervisedRun::start(SupervisedStage& stage) {
     stage.telemetry = std::move(view).value();
     stage.watch = StageWatch{options.stop_grace};
     stage.state = SupervisedStage::State::Loading;
-    stage.blame.reset();
+    stage.last_report.reset();
     stage.hung = false;
     stage.gone = false;
     remember(*this, stage);

@@ -1,12 +1,12 @@
-// SupervisedRun: the state of a run, which the parts of the supervisor share, and what several of them do to
-// a stage.
+// SupervisedRun: the state of a run, which the parts of the supervisor share, and what several of
+// them do to a stage.
 //
 // Phases:   [Starting] --wire() has returned--> [Running] --shutdown()--> [Ending]
-// While Starting any death ends the run; while Running recovery.hpp decides; while Ending the supervisor
-// waits for the stages to end.
-// The parts: Supervisor::Impl (supervisor.cpp) starts and ends the stages, StageEvents (stage_events.hpp)
-// handles what the node agent reports, RecoveryCommands (recovery_commands.hpp) executes what recovery
-// decides, HangCheck (hang_check.hpp) reads the telemetry blocks.
+// While Starting any death ends the run; while Running recovery.hpp decides; while Ending the
+// supervisor waits for the stages to end.
+// The parts: Supervisor::Impl (supervisor.cpp) starts and ends the stages, StageEvents
+// (stage_events.hpp) handles what the node agent reports, RecoveryCommands (recovery_commands.hpp)
+// executes what recovery decides, HangCheck (hang_check.hpp) reads the telemetry blocks.
 // Threads: the supervisor's.
 #pragma once
 
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "runtime/parent/conductor_memory.hpp"
-#include "runtime/parent/failure_story.hpp"
+#include "runtime/parent/failure_log.hpp"
 #include "runtime/parent/node_agent.hpp"
 #include "runtime/parent/supervised_stages.hpp"
 #include "runtime/parent/supervisor.hpp"
@@ -46,7 +46,8 @@ struct SupervisedRun {
                                  Envelope envelope = {});
     /// Recovery decides now: the run has begun and is not ending.
     [[nodiscard]] bool is_running() const { return recovery && phase == Phase::Running; }
-    /// `peer` broke the layout of a channel or sent an invalid message. Ignored unless is_running().
+    /// `peer` broke the layout of a channel or sent an invalid message. Ignored unless
+    /// is_running().
     void report_fault(StageId peer, Epoch peer_epoch, const Error& error);
     /// Why the run has to end: a signal, or, while Starting, a stage that failed.
     [[nodiscard]] Status trouble();
@@ -62,7 +63,7 @@ struct SupervisedRun {
     std::deque<PortEvent> events;      // for the loop
     ConductorMemory memory;
     std::vector<StageRecord> records;
-    FailureStory story;
+    FailureLog failures;
     std::optional<Error> end;
     int signal = 0;                   // SIGINT or SIGTERM, once one has come
     std::unique_ptr<NodeAgent> node;  // last: its events end before what they touch

@@ -1,7 +1,7 @@
 // SupervisedStages: the supervisor's table of stages, each with its newest incarnation.
 //
-// Stages are added while they are started for the first time and stay for the whole run; references are valid
-// from reserve() on. Threads: the supervisor's.
+// Stages are added while they are started for the first time and stay for the whole run; references
+// are valid from reserve() on. Threads: the supervisor's.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace paceline {
 /// One stage and its newest incarnation.
 struct SupervisedStage {
     enum class State : std::uint8_t { Loading, Greeted, Ready };
-    /// The last peer whose channel a stage reported as broken, and when.
-    struct Blame {
+    /// A peer whose channel a stage reported as broken, and when.
+    struct FaultReport {
         Incarnation whom;
         Micros at;
     };
@@ -36,8 +36,8 @@ struct SupervisedStage {
     ShmFile telemetry_file{};
     std::optional<StageTelemetryView> telemetry{};
     StageWatch watch;
-    std::optional<Blame> blame{};  // the last one that it complained of
-    bool hung = false;             // its job went on after its deadline
+    std::optional<FaultReport> last_report{};  // that it made
+    bool hung = false;                         // its job went on after its deadline
     bool gone = false;
     bool ended_well = false;
     std::string exit_report{};

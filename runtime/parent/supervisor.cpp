@@ -231,7 +231,8 @@ Status Supervisor::Impl::shutdown() {
 Status Supervisor::Impl::send(Envelope envelope, const control::Message& message) {
     Stage* stage = run_.stages.find(run_.plan->home_of(envelope.to));
     PACE_CHECK(stage != nullptr, "a control message to a stage that was not started");
-    // A stage that is not Up yet expects other messages first, and gets this one when it has joined.
+    // A stage that is not Up yet expects other messages first, and gets this one when it has
+    // joined.
     if (health_of(stage->spec.id) != StageHealth::Up) return {};
     // If the message cannot be sent the stage is lost or about to be, and does not need it.
     (void)run_.send_to(*stage, message, {}, envelope);

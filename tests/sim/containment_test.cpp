@@ -197,7 +197,7 @@ void die_at_once(Pipeline& pipeline, StageId id) {
     });
 }
 
-TEST_CASE("an essential stage that loads slowly and dies at once ends the run with its story") {
+TEST_CASE("an essential stage that loads slowly and dies at once ends the run with its failures") {
     for (const int seconds : {1, 5, 30, 90}) {
         CAPTURE(seconds);
         RandomTiming timing{loading_for(seconds * kSecond)};

@@ -110,7 +110,8 @@ inline ConductorPlan plan() {
                      {.id = kVerifier, .name = "segment-2"},
                      {.id = kFirst, .name = "segment-1"}};
     made.recovery_limit = Micros{5'000'000};
-    made.draft_trials = {.trial = Micros{4'000'000}, .silent_trial = Micros{20'000'000}};
+    made.draft_quarantine = {.clear_after = Micros{4'000'000},
+                             .clear_silent_after = Micros{20'000'000}};
     return made;
 }
 

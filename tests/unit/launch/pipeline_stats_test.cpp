@@ -1,4 +1,5 @@
-// The table at the end of a run: acceptance figures against a plain count, and the papers' accounts.
+// The table at the end of a run: acceptance figures against a plain count, and the papers'
+// accounts.
 #include "launch/session/pipeline_stats.hpp"
 
 #include <map>

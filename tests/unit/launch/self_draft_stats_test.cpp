@@ -22,7 +22,8 @@ std::uint64_t& at(Counts& counts, Counter counter) {
     return counts[static_cast<std::size_t>(counter)];
 }
 
-/// 10 batches of a root and 4 candidates, 2 of them accepted: 30 tokens. A draft step runs 6 of 10 layers.
+/// 10 batches of a root and 4 candidates, 2 of them accepted: 30 tokens. A draft step runs 6 of 10
+/// layers.
 VerdictTally verdicts() {
     VerdictTally tally;
     for (int i = 0; i < 10; ++i) {

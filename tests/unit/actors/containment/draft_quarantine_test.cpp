@@ -20,19 +20,19 @@ void lose_and_join(Bench& bench, StageId stage, int times = 1) {
     }
 }
 
-/// The requests that the draft was told of since the last look.
-Requests told_to(Bench& bench, StageId stage = kDraft) {
-    Requests told;
+/// The requests whose Begins the draft was sent since the last look.
+Requests sent_to(Bench& bench, StageId stage = kDraft) {
+    Requests sent;
     for (const auto& posted : bench.context.posted) {
-        if (posted.to == stage) told.push_back(posted.begin.request);
+        if (posted.to == stage) sent.push_back(posted.begin.request);
     }
-    return told;
+    return sent;
 }
 
-Requests newly_told(Bench& bench) {
-    Requests told = told_to(bench);
+Requests newly_sent(Bench& bench) {
+    Requests sent = sent_to(bench);
     bench.context.posted.clear();
-    return told;
+    return sent;
 }
 
 /// A request that gets a token with each call.
@@ -69,16 +69,16 @@ TEST_CASE(
     Bench bench;
     const RequestId poison = bench.submit(request(4, 32));
     const RequestId other = bench.submit(request(4, 32));
-    CHECK(newly_told(bench) == Requests{poison, other});
+    CHECK(newly_sent(bench) == Requests{poison, other});
     lose_and_join(bench, kDraft);
-    CHECK(newly_told(bench) == Requests{poison, other});  // one loss is an accident
+    CHECK(newly_sent(bench) == Requests{poison, other});  // one loss is an accident
     lose_and_join(bench, kDraft);
-    CHECK(newly_told(bench) == Requests{poison});
+    CHECK(newly_sent(bench) == Requests{poison});
     bench.verdict(poison, 1, 4, {50});  // a token says nothing of the draft
     lose_and_join(bench, kDraft);
-    CHECK(newly_told(bench) == Requests{poison});
+    CHECK(newly_sent(bench) == Requests{poison});
     lose_and_join(bench, kDraft);
-    CHECK(newly_told(bench) == Requests{other});
+    CHECK(newly_sent(bench) == Requests{other});
     CHECK(bench.context.excused.empty());
     bench.verdict(poison, 1, 5, {51});
     bench.verdict(other, 1, 4, {50}, FinishReason::EndToken);
@@ -86,39 +86,40 @@ TEST_CASE(
     const RequestId third = bench.submit(request(4, 32));
     bench.verdict(third, 1, 4, {50}, FinishReason::EndToken);
     CHECK(bench.context.excused == std::vector<StageId>(4, kDraft));  // the draft works
-    // It goes on without the draft until its end, also in its next attempt; its next turn is another try.
-    (void)newly_told(bench);
+    // It goes on without the draft until its end, also in its next attempt; its next turn is
+    // another try.
+    (void)newly_sent(bench);
     lose_and_join(bench, kFirst);
-    CHECK(newly_told(bench).empty());
+    CHECK(newly_sent(bench).empty());
     bench.verdict(poison, 2, 6, {52}, FinishReason::EndToken);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 52});
     AnswerOrder more = bench.order(request(1, 32));
     more.continues = poison;
     REQUIRE(bench.conductor.submit(std::move(more)));
-    CHECK(newly_told(bench) == Requests{poison});
+    CHECK(newly_sent(bench) == Requests{poison});
 }
 
-TEST_CASE("a request that hangs the draft for longer than its trial goes on without it, too") {
+TEST_CASE("a request that hangs the draft for less time than clears it goes on without it, too") {
     Bench bench;
     Decoding hangs{bench.submit(long_request())};
     for (int i = 0; i < 3; ++i) {
-        CHECK(newly_told(bench) == Requests{hangs.id});
+        CHECK(newly_sent(bench) == Requests{hangs.id});
         hangs.go_on(bench, 15);  // until the hang is noticed; tokens come without the draft
         lose_and_join(bench, kDraft);
     }
-    CHECK(newly_told(bench).empty());
+    CHECK(newly_sent(bench).empty());
 }
 
 TEST_CASE("a pause of the machine clears no request at the draft") {
     Bench bench;
     Decoding deadly{bench.submit(long_request())};
     for (int i = 0; i < 3; ++i) {
-        CHECK(newly_told(bench) == Requests{deadly.id});
+        CHECK(newly_sent(bench) == Requests{deadly.id});
         bench.context.pass(Micros{3'600'000'000});
         deadly.alone(bench);
         lose_and_join(bench, kDraft);
     }
-    CHECK(newly_told(bench).empty());
+    CHECK(newly_sent(bench).empty());
 }
 
 TEST_CASE("a request with which the draft lives for long enough is not suspected of later losses") {
@@ -129,10 +130,10 @@ TEST_CASE("a request with which the draft lives for long enough is not suspected
             lose_and_join(bench, kDraft, 2);
             innocent.go_on(bench, 21);
             lose_and_join(bench, kDraft, 2);
-            (void)newly_told(bench);
+            (void)newly_sent(bench);
             innocent.go_on(bench, 21);
             lose_and_join(bench, kDraft);
-            CHECK(newly_told(bench) == Requests{innocent.id});
+            CHECK(newly_sent(bench) == Requests{innocent.id});
             bench.conductor.cancel(innocent.id);
         }
     }
@@ -145,7 +146,7 @@ TEST_CASE("a request with which the draft lives for long enough is not suspected
             innocent.with_candidates(bench);
         }
         lose_and_join(bench, kDraft, 2);
-        CHECK(newly_told(bench) == Requests{innocent.id, innocent.id});
+        CHECK(newly_sent(bench) == Requests{innocent.id, innocent.id});
     }
     SUBCASE("but candidates of an incarnation that was lost prove nothing") {
         Decoding deadly{bench.submit(long_request())};
@@ -156,21 +157,23 @@ TEST_CASE("a request with which the draft lives for long enough is not suspected
             deadly.with_candidates(bench);
         }
         lose_and_join(bench, kDraft);
-        CHECK(newly_told(bench).empty());
+        CHECK(newly_sent(bench).empty());
     }
 }
 
-TEST_CASE("while a suspect is on trial at the draft the others go on without it, then are told") {
+TEST_CASE(
+    "while a quarantined request is isolated at the draft the others go on without it, then get "
+    "it") {
     Bench bench;
     Decoding first{bench.submit(long_request())};
     const RequestId second = bench.submit(request(4, 32));
     lose_and_join(bench, kDraft, 2);
-    (void)newly_told(bench);
+    (void)newly_sent(bench);
     bench.verdict(second, 1, 4, {50});
     first.go_on(bench, 19);
-    CHECK(newly_told(bench).empty());
+    CHECK(newly_sent(bench).empty());
     first.go_on(bench, 2);
-    CHECK(newly_told(bench) == Requests{second});
+    CHECK(newly_sent(bench) == Requests{second});
 }
 
 TEST_CASE("a draft that dies of every request is excused of none") {
@@ -232,9 +235,9 @@ void lose_and_join_both(Bench& bench) {
 TEST_CASE("a death of a process with draft and correct is one death, and excused once") {
     Bench bench{plan_with_correct()};
     const RequestId id = bench.submit(request());
-    CHECK(told_to(bench, kDraft) == Requests{id});
-    CHECK(told_to(bench, kCorrect) == Requests{id});
-    SUBCASE("by a poison request that met it") {
+    CHECK(sent_to(bench, kDraft) == Requests{id});
+    CHECK(sent_to(bench, kCorrect) == Requests{id});
+    SUBCASE("by a poison request that was present") {
         lose_and_join_both(bench);
         lose_and_join(bench, kVerifier, 3);
         CHECK(bench.context.excused == std::vector{kDraft, kVerifier, kVerifier, kVerifier});
@@ -242,13 +245,13 @@ TEST_CASE("a death of a process with draft and correct is one death, and excused
     SUBCASE("by a request that goes on without both") {
         bench.context.posted.clear();
         for (int i = 0; i < 2; ++i) lose_and_join_both(bench);
-        CHECK(told_to(bench, kDraft) == Requests{id, id});
-        CHECK(told_to(bench, kCorrect) == Requests{id, id});
+        CHECK(sent_to(bench, kDraft) == Requests{id, id});
+        CHECK(sent_to(bench, kCorrect) == Requests{id, id});
         bench.context.posted.clear();
         lose_and_join_both(bench);
         CHECK(bench.context.posted.empty());
         Decoding other{bench.submit(long_request())};
-        CHECK(told_to(bench, kCorrect) == Requests{other.id});
+        CHECK(sent_to(bench, kCorrect) == Requests{other.id});
         other.go_on(bench, 21);
         CHECK(bench.context.excused == std::vector<StageId>(3, kDraft));
     }

@@ -1,7 +1,7 @@
-// FailureStory: which stage failed first in a run, and what followed.
+// FailureLog: which stage failed first in a run, and what followed.
 //
-// One failure often causes others, so the last failure is seldom the cause. Kept are the first failure in
-// full (with the last lines that the stage wrote) and the latest ones in a line each.
+// One failure often causes others, so the last failure is seldom the cause. Kept are the first
+// failure in full (with the last lines that the stage wrote) and the latest ones in a line each.
 // Bounded; one thread.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace paceline {
 
-class FailureStory {
+class FailureLog {
 public:
     static constexpr std::size_t kLaterMax = 8;
 
@@ -22,8 +22,8 @@ public:
     /// only goes forward, in the order of the calls.
     void note(Micros at, std::string why);
 
-    /// Lines to append to the error that ends a run, each beginning with a newline; empty if there was at
-    /// most one failure, which is that error.
+    /// Lines to append to the error that ends a run, each beginning with a newline; empty if there
+    /// was at most one failure, which is that error.
     [[nodiscard]] std::string text() const;
 
 private:

@@ -1,4 +1,4 @@
-#include "runtime/parent/failure_story.hpp"
+#include "runtime/parent/failure_log.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-void FailureStory::note(Micros at, std::string why) {
+void FailureLog::note(Micros at, std::string why) {
     if (!first_) {
         first_ = Failure{at, std::move(why)};
         return;
@@ -19,7 +19,7 @@ void FailureStory::note(Micros at, std::string why) {
     ++omitted_;
 }
 
-std::string FailureStory::text() const {
+std::string FailureLog::text() const {
     if (!first_ || later_.empty()) return "";
     std::string text = "\nthe first failure: " + first_->why;
     if (omitted_ > 0) text += fmt::format("\n{} more are left out here", omitted_);
