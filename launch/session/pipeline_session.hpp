@@ -3,7 +3,7 @@
 //     auto session = PipelineSession::open(file, model, config, {.log = &log, .requests = 8});
 //     session->submit(order); session->submit(order); ...   // order.request: see submit()
 //     session->run();                                       // until all of them have ended
-//     session->text(id), session->figures(), session->stages(), session->trace_text()
+//     session->text(id), session->stats(), session->stages(), session->trace_text()
 //
 // Owns the stages: they end with it. The callbacks of an order are called inside run(), on its
 // thread; they may submit, cancel, kill processes of stages(), and throw nothing. run() ends:

@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, std::string>> lines_of(const PipelineStats& f
     return lines;
 }
 
-void add_accounts(const PipelineStats& f, std::vector<std::pair<std::string, std::string>>& lines) {
+void add_metrics(const PipelineStats& f, std::vector<std::pair<std::string, std::string>>& lines) {
     if (const std::uint64_t forwards = f.counter(counters::kDraftForwards); forwards > 0) {
         lines.emplace_back("draft forwards",
                            print("%llu, %llu rows", static_cast<unsigned long long>(forwards),
@@ -191,7 +191,7 @@ FoldMetrics fold_metrics(const PipelineStats& stats) {
 
 std::string stats_table(const PipelineStats& stats) {
     auto lines = lines_of(stats);
-    add_accounts(stats, lines);
+    add_metrics(stats, lines);
     if (stats.self_draft) add_self_draft(stats, lines);
     if (stats.draft_skip) {
         for (auto& line : draft_skip_lines(*stats.draft_skip, stats.counters))

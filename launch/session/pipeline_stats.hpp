@@ -31,7 +31,7 @@ struct ProcessStats {
     double waiting = 0.0;  // share of the time without anything to do
 };
 
-/// Which of the papers' accounts apply to a pipeline, and their constants.
+/// Which of the papers' metrics apply to a pipeline, and their constants.
 struct PipelineMetrics {
     bool sends_candidates = false;  // an exit does: FOLD's
     bool proposes = false;          // an exit proposes: AdaDecode's

@@ -4,7 +4,7 @@
 // changes its skip set: that set.
 // Part of PipelineStats.
 //
-// docs/observability.md, "Accounts of drafts that the target makes itself", defines each of them.
+// docs/observability.md, "Metrics of drafts that the target makes itself", defines each of them.
 // Plain values; any thread.
 #pragma once
 

@@ -41,7 +41,7 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     CHECK(ends == 1);
 }
 
-TEST_CASE("an answer's account has each verdict that the log takes, and no stale or late one") {
+TEST_CASE("an answer's statistics have each verdict that the log takes, and no stale or late one") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted

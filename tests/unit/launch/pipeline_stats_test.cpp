@@ -1,5 +1,5 @@
 // The table at the end of a run: acceptance figures against a plain count, and the papers'
-// accounts.
+// metrics.
 #include "launch/session/pipeline_stats.hpp"
 
 #include <map>
@@ -135,7 +135,7 @@ TEST_CASE("what never happened is left out of the table, or said in words") {
     CHECK(table.find("outcomes") == std::string::npos);
 }
 
-TEST_CASE("the table and the JSON say the accounts of the parts that a pipeline has, no others") {
+TEST_CASE("the table and the JSON say the metrics of the parts that a pipeline has, no others") {
     const auto stats_of = [](const char* method) {
         const PipelineConfig config = method_config(method).value();
         PipelineStats stats;
