@@ -4,7 +4,7 @@
     bench/projections.py --out bench/results/projections.tsv [--paceline PROGRAM] [--pairs 70b+1b]
 
 Nothing here is measured. The actors are the real ones; the text is an oracle's, of which a draft's and
-an exit's first choices are right as often as --acceptance says (launch/tools/oracle_backend.hpp); the
+an exit's first choices are right as often as --acceptance says (launch/simulate/oracle_backend.hpp); the
 time of a pass is the larger of the time to read its weights and the time of its products:
 
     layers   max(bytes / (BANDWIDTH x 0.75), 2 x weights x rows / (FLOPS x 0.5)) + kernels x 1.3 us

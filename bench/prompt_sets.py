@@ -28,7 +28,7 @@ def lines_of(path):
 
 
 def text_of(line):
-    """What is asked, as launch/tools/check_prompts.hpp defines it."""
+    """What is asked, as launch/load/prompt_sets.hpp defines it."""
     row = json.loads(line)
     for key in ("prompt", "turns", "question", "text"):
         if key in row:

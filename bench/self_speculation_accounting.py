@@ -6,7 +6,7 @@
 
 The actors and the drafts are the real ones (`paceline simulate`); the text is an oracle's, whose drafts are right and
 whose probabilities tell right from wrong as often as it takes to reproduce M (tokens per verification) and alpha
-(accepted tokens per draft step) of a row (launch/tools/oracle_backend.hpp). The time of a pass is that of
+(accepted tokens per draft step) of a row (launch/simulate/oracle_backend.hpp). The time of a pass is that of
 projections.py on the card of the paper: weights read at 0.75 of its bandwidth. Columns:
 
     paper       the speed-up that the paper measured, over its own plain decoding

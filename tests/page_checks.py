@@ -2,9 +2,9 @@
 
 Checked in README.md and docs/*.md:
 
-    path                  `actors/target/dispatcher.cpp`, `bench/results/`: a file or a folder
-    stem                  `actors/target/dispatcher`: at least one file of that name, any suffix
-    path:function         `actors/target/dispatcher.cpp:Dispatcher::propose`: each name of the chain
+    path                  `actors/segment/dispatcher.cpp`, `bench/results/`: a file or a folder
+    stem                  `actors/segment/dispatcher`: at least one file of that name, any suffix
+    path:function         `actors/segment/dispatcher.cpp:Dispatcher::propose`: each name of the chain
                           occurs in the file (or in one of the files of a stem), the last one as a
                           function, a type or a constant
     [text](target)        a file beside the page

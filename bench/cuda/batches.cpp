@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <optional>
 
-#include "launch/tools/cost_rows.hpp"
+#include "launch/simulate/cost_rows.hpp"
 #include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/kv_layout.hpp"
 

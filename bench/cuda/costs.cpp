@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 
-#include "launch/tools/cost_names.hpp"
-#include "launch/tools/cost_rows.hpp"
+#include "launch/simulate/cost_names.hpp"
+#include "launch/simulate/cost_rows.hpp"
 
 #include "bench/cuda/chain.hpp"
 #include "bench/cuda/sections.hpp"

@@ -11,7 +11,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "launch/tools/check_prompts.hpp"
+#include "launch/load/prompt_sets.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "model/kv_layout.hpp"
 #include "model/tokenizer/tokenizer.hpp"

@@ -7,18 +7,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/gpu_check.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/cli/bench_cases.hpp"
+#include "launch/cli/bench_report.hpp"
+#include "launch/load/gpu_check.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/bench_cases.hpp"
-#include "launch/tools/bench_report.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
 
@@ -26,12 +26,12 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "bench";
+constexpr const char* kBenchCommand = "bench";
 
 /// Usage errors are the command line's, found before anything slow happens.
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kBenchCommand, error.what)
+                                           : report_failure(kBenchCommand, error);
 }
 
 std::vector<BenchCase> cases_of(const BenchOptions& options) {
@@ -162,7 +162,7 @@ Status sweep(const BenchOptions& options,
         if (!opened) return opened.error();
         take_packed_copy(opened.value(), one, environment, {.bars = bars_on(environment)});
         const ModelFile& file = opened.value();
-        print_rounded_types(kCommand, file, one);
+        print_rounded_types(kBenchCommand, file, one);
         for (const int count : threads) {
             const ThreadPlan plan = plan_threads(machine, count);
             const Device device = device_of(one);
@@ -188,7 +188,8 @@ Status sweep(const BenchOptions& options,
 }  // namespace
 
 Command add_bench(Command& app, BenchOptions& options) {
-    Command command = app.add_command(kCommand, "Measure prefill, decoding and batches of rows");
+    Command command =
+        app.add_command(kBenchCommand, "Measure prefill, decoding and batches of rows");
     add_model_file_option(command, options.model);
     add_lora_option(command, options.model);
     add_random_options(command, options.model);
@@ -236,19 +237,19 @@ int run_bench(const BenchOptions& given, const Environment& environment) {
     for (const BenchCase& bench : cases)
         options.model.context = std::max(options.model.context, bench.positions());
     if (cases.empty())
-        return report_usage(kCommand, "nothing to measure: -p, -n and -b are all empty or 0");
+        return report_usage(kBenchCommand, "nothing to measure: -p, -n and -b are all empty or 0");
     const Device device = device_of(options.model);
     if (device.gpu && options.gemm)
-        return report_usage(kCommand, "--gemm times a CPU's matrix products, not a GPU's");
-    if (Status s = check_device(device); !s) return report_usage(kCommand, s.error().what);
+        return report_usage(kBenchCommand, "--gemm times a CPU's matrix products, not a GPU's");
+    if (Status s = check_device(device); !s) return report_usage(kBenchCommand, s.error().what);
     Result<ModelFile> model = open_model_file(options.model, environment);
     if (!model) return report(model.error());
     Status fits = check_positions(cases, model.value().config().context_length);
-    if (!fits.ok()) return report_usage(kCommand, fits.error().what);
+    if (!fits.ok()) return report_usage(kBenchCommand, fits.error().what);
     Result<Machine> machine = read_machine();
-    if (!machine) return report_failure(kCommand, machine.error());
+    if (!machine) return report_failure(kBenchCommand, machine.error());
     Status measured = sweep(options, model.value(), machine.value(), environment, cases);
-    return measured.ok() ? kExitOk : report_failure(kCommand, measured.error());
+    return measured.ok() ? kExitOk : report_failure(kBenchCommand, measured.error());
 }
 
 }  // namespace paceline

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/hub_cache.hpp"
 #include "launch/base/interrupt.hpp"
@@ -19,6 +17,8 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
 #include "model/weights/convert.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
@@ -26,7 +26,7 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "convert";
+constexpr const char* kConvertCommand = "convert";
 constexpr std::pair<const char*, StoredType> kTypes[] = {{"q8_0", StoredType::Q8_0},
                                                          {"q4_0", StoredType::Q4_0},
                                                          {"q4_1", StoredType::Q4_1},
@@ -132,7 +132,7 @@ Status convert(const ConvertCommandOptions& options,
 }  // namespace
 
 Command add_convert(Command& app, ConvertCommandOptions& options) {
-    Command command = app.add_command(kCommand, "Write a model as one packed GGUF file");
+    Command command = app.add_command(kConvertCommand, "Write a model as one packed GGUF file");
     command
         .add_option(
             "model", options.model,
@@ -168,8 +168,8 @@ int run_convert(const ConvertCommandOptions& options, const Environment& environ
     if (done) return kExitOk;
     if (interrupt.draining()) return kExitTerminated;
     if (interrupt.raised()) return kExitInterrupted;
-    return done.error().code == Errc::BadArgument ? report_usage(kCommand, done.error().what)
-                                                  : report_failure(kCommand, done.error());
+    return done.error().code == Errc::BadArgument ? report_usage(kConvertCommand, done.error().what)
+                                                  : report_failure(kConvertCommand, done.error());
 }
 
 }  // namespace paceline

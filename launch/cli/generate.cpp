@@ -10,24 +10,24 @@
 #include <utility>
 
 #include "actors/decoding/answer_batches.hpp"
-#include "launch/backend/gpu_check.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/interrupt.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/print.hpp"
 #include "launch/base/report.hpp"
+#include "launch/cli/generate_progress.hpp"
+#include "launch/cli/generate_shards.hpp"
+#include "launch/load/gpu_check.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/prompt_sets.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/check_compare.hpp"
-#include "launch/tools/check_prompts.hpp"
-#include "launch/tools/generate_progress.hpp"
-#include "launch/tools/generate_shards.hpp"
+#include "launch/session/answer_compare.hpp"
 
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "generate";
+constexpr const char* kGenerateCommand = "generate";
 constexpr int kJoiningRows = 32;  // rows of a batch that prompts of new requests may take
 
 constexpr const char* kFooter =
@@ -42,8 +42,8 @@ with the same options, however many requests run at a time. Examples:
   paceline generate --prompts a.jsonl --prompts b.jsonl -o answers/t1 --temp 1 --samples 4 --hidden 15,30)";
 
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kGenerateCommand, error.what)
+                                           : report_failure(kGenerateCommand, error);
 }
 
 /// What all steps of a run need.
@@ -302,7 +302,7 @@ void add_what(Command& command, GenerateOptions& options) {
 
 Command add_generate(Command& app, GenerateOptions& options) {
     Command command = app.add_command(
-        kCommand, "Answer many prompts, and keep the target's distributions, for training");
+        kGenerateCommand, "Answer many prompts, and keep the target's distributions, for training");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     add_exact_option(command, options.model);
@@ -323,7 +323,7 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
         std::fprintf(stderr, "paceline generate: %s\n", warning.c_str());
     if (const std::string idle = idle_sampling_options(options.sampling); !idle.empty())
         std::fprintf(stderr, "paceline generate: %s\n", idle.c_str());
-    print_rounded_types(kCommand, job.value().model.file, options.model);
+    print_rounded_types(kGenerateCommand, job.value().model.file, options.model);
     if (Status s = make_folder(options.folder); !s) return report(s.error());
     CancelToken cancel;
     const Interrupt interrupt{cancel, std::chrono::milliseconds{0}};

@@ -7,7 +7,7 @@
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
-#include "launch/cli/sampling_options.hpp"
+#include "launch/load/sampling_options.hpp"
 
 namespace paceline {
 

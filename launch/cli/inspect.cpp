@@ -7,16 +7,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/model_summary.hpp"
-#include "launch/backend/model_use.hpp"
-#include "launch/backend/parts_search.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/model_summary.hpp"
+#include "launch/load/model_use.hpp"
+#include "launch/load/parts_search.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/method_fit.hpp"
 #include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
@@ -28,12 +28,12 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "inspect";
+constexpr const char* kInspectCommand = "inspect";
 
 /// Usage errors are the command line's.
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kInspectCommand, error.what)
+                                           : report_failure(kInspectCommand, error);
 }
 
 std::string rope_text(const RopeConfig& rope) {
@@ -261,7 +261,8 @@ nlohmann::json to_json(const ModelFile& file, const InspectSummary& summary, int
 }  // namespace
 
 Command add_inspect(Command& app, InspectOptions& options) {
-    Command command = app.add_command(kCommand, "What a model file holds and needs in memory");
+    Command command =
+        app.add_command(kInspectCommand, "What a model file holds and needs in memory");
     command.add_option(
         "model,-m,--model", options.model.model,
         "model: a GGUF file, a Hugging Face folder, or OWNER/NAME of one in the Hugging "

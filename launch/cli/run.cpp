@@ -20,7 +20,7 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "run";
+constexpr const char* kRunCommand = "run";
 
 constexpr const char* kFooter =
     R"(Examples:
@@ -255,7 +255,7 @@ int single_answer(RunSession& session,
                   const Environment& environment) {
     const OtherLoad load;
     Result<FinishReason> end = session.answer(turn);
-    if (!end) return report_failure(kCommand, end.error());
+    if (!end) return report_failure(kRunCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
                      session.context());
@@ -264,7 +264,7 @@ int single_answer(RunSession& session,
     if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_stats()).c_str());
     if (options.figures) {
         if (Status s = session.print_stats(options); !s.ok())
-            return report_failure(kCommand, s.error());
+            return report_failure(kRunCommand, s.error());
     }
     if (end.value() != FinishReason::Interrupted) return kExitOk;
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
@@ -272,14 +272,14 @@ int single_answer(RunSession& session,
 
 /// Usage errors are the command line's, found before anything slow happens.
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kRunCommand, error.what)
+                                           : report_failure(kRunCommand, error);
 }
 
 }  // namespace
 
 Command add_run(Command& app, RunOptions& options) {
-    Command command = app.add_command(kCommand, "Decode an answer to a prompt, or chat");
+    Command command = app.add_command(kRunCommand, "Decode an answer to a prompt, or chat");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     add_exact_option(command, options.model);
@@ -300,7 +300,7 @@ int run_run(const RunOptions& options, const Environment& environment) {
     if (options.list_methods || options.list_settings) {
         const Status written =
             write_stdout(options.list_methods ? methods_table() : settings_text());
-        return written.ok() ? kExitOk : report_failure(kCommand, written.error());
+        return written.ok() ? kExitOk : report_failure(kRunCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());
     const Result<std::optional<PipelineConfig>> written = written_pipeline(options);
@@ -331,11 +331,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
     Turn turn;
     if (prompt.value()) {
         Result<Turn> asked = session.turn(*prompt.value());
-        if (!asked) return report_failure(kCommand, asked.error());
+        if (!asked) return report_failure(kRunCommand, asked.error());
         turn = std::move(asked).value();
         // A prompt that does not fit is a fact about the text, not about the command line.
         if (Status s = session.check_room(turn); !s.ok())
-            return report_failure(kCommand, s.error());
+            return report_failure(kRunCommand, s.error());
     }
     if (Status s = session.load(written.value(), options, environment, outputs.value().log);
         !s.ok())
@@ -343,7 +343,7 @@ int run_run(const RunOptions& options, const Environment& environment) {
     const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
                                          : single_answer(session, turn, options, environment);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
-        return report_failure(kCommand, s.error());
+        return report_failure(kRunCommand, s.error());
     }
     return code;
 }

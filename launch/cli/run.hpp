@@ -9,7 +9,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/text_input.hpp"
-#include "launch/cli/sampling_options.hpp"
+#include "launch/load/sampling_options.hpp"
 
 namespace paceline {
 

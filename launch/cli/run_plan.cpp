@@ -4,12 +4,12 @@
 #include <fmt/core.h>
 #include <numeric>
 
-#include "launch/backend/gpu.hpp"
-#include "launch/backend/gpu_links.hpp"
-#include "launch/backend/load_model.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/gpu.hpp"
+#include "launch/load/gpu_links.hpp"
+#include "launch/load/load_model.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"

@@ -7,13 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/draft_backend.hpp"
-#include "launch/backend/model_use.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/model_use.hpp"
+#include "launch/load/stored_types.hpp"
 #include "model/tokenizer/chat_tools.hpp"
 #include "model/weights/model_parts.hpp"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "launch/backend/load_model.hpp"
 #include "launch/base/interrupt.hpp"
 #include "launch/cli/run.hpp"
+#include "launch/load/load_model.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/run_stats.hpp"
 #include "launch/session/stream_answer.hpp"

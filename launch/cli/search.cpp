@@ -7,25 +7,25 @@
 #include <optional>
 
 #include "actors/self_draft/skip_search.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/stored_types.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/prompt_sets.hpp"
+#include "launch/load/stored_types.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/tools/check_prompts.hpp"
 
 namespace paceline {
 namespace {
 
-constexpr const char* kCommand = "search";
+constexpr const char* kSearchCommand = "search";
 
 int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCommand, error.what)
-                                           : report_failure(kCommand, error);
+    return error.code == Errc::BadArgument ? report_usage(kSearchCommand, error.what)
+                                           : report_failure(kSearchCommand, error);
 }
 
 /// The best set of one size.
@@ -119,7 +119,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
         !room) {
         return room;
     }
-    print_rounded_types(kCommand, file, options.model);
+    print_rounded_types(kSearchCommand, file, options.model);
     Result<std::unique_ptr<Backend>> backend =
         load_backend(file, cpu, device, bars_on(environment));
     if (!backend) return backend.error();
@@ -152,7 +152,7 @@ Status search(const SearchOptions& options, const Environment& environment) {
 
 Command add_search(Command& app, SearchOptions& options) {
     Command command = app.add_command(
-        kCommand, "Find the sub-layers that the model can skip when it drafts for itself");
+        kSearchCommand, "Find the sub-layers that the model can skip when it drafts for itself");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
     command.add_option("--prompts", options.prompts_file,

@@ -7,7 +7,7 @@
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
-#include "launch/tools/skip_trials.hpp"
+#include "launch/cli/skip_trials.hpp"
 
 namespace paceline {
 

@@ -7,11 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launch/backend/model_use.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
+#include "launch/load/model_use.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -19,7 +19,7 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "tokenize";
+constexpr const char* kTokenizeCommand = "tokenize";
 
 /// The piece as a JSON text: bytes that are no UTF-8 become U+FFFD, as everywhere.
 std::string printable(std::string_view bytes) {
@@ -67,7 +67,7 @@ Result<std::vector<TokenId>> parse_ids(const std::string& text, int vocab_size) 
 
 int decode(const Tokenizer& tokenizer, const std::string& text) {
     Result<std::vector<TokenId>> ids = parse_ids(text, tokenizer.vocab_size());
-    if (!ids) return report_usage(kCommand, ids.error().what);
+    if (!ids) return report_usage(kTokenizeCommand, ids.error().what);
     Detokenizer detokenizer{tokenizer};
     std::string out;
     for (const TokenId id : ids.value()) out += detokenizer.push(id);
@@ -79,7 +79,7 @@ int decode(const Tokenizer& tokenizer, const std::string& text) {
 }  // namespace
 
 Command add_tokenize(Command& app, TokenizeOptions& options) {
-    Command command = app.add_command(kCommand, "Text to token ids and back");
+    Command command = app.add_command(kTokenizeCommand, "Text to token ids and back");
     add_model_file_option(command, options.model);
     refuse_random_option(command);
     command.add_option("text", options.source.text, "the text (or -f FILE, or standard input)");
@@ -103,15 +103,16 @@ Command add_tokenize(Command& app, TokenizeOptions& options) {
 int run_tokenize(const TokenizeOptions& options, const Environment& environment) {
     Result<std::string> text = read_text(options.source, environment);
     if (!text) {
-        return text.error().code == Errc::BadArgument ? report_usage(kCommand, text.error().what)
-                                                      : report_failure(kCommand, text.error());
+        return text.error().code == Errc::BadArgument
+                   ? report_usage(kTokenizeCommand, text.error().what)
+                   : report_failure(kTokenizeCommand, text.error());
     }
     Result<std::string> path = choose_model(options.model, environment);
-    if (!path) return report_failure(kCommand, path.error());
+    if (!path) return report_failure(kTokenizeCommand, path.error());
     Result<ModelFile> file = ModelFile::open(path.value());
-    if (!file) return report_failure(kCommand, file.error());
+    if (!file) return report_failure(kTokenizeCommand, file.error());
     Result<Tokenizer> tokenizer = tokenizer_of(file.value());
-    if (!tokenizer) return report_failure(kCommand, tokenizer.error());
+    if (!tokenizer) return report_failure(kTokenizeCommand, tokenizer.error());
 
     if (options.decode) return decode(tokenizer.value(), text.value());
     const SpecialTokens special = options.plain_text ? SpecialTokens::AsText : SpecialTokens::Parse;

@@ -28,7 +28,7 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kCommand = "top";
+constexpr const char* kTopCommand = "top";
 constexpr std::chrono::milliseconds kGlance{50};  // how late Ctrl-C may be noticed
 
 using Pipelines = std::vector<PipelineSample>;
@@ -176,7 +176,7 @@ bool is_running(int pid) {
 }  // namespace
 
 Command add_top(Command& app, TopOptions& options) {
-    Command command = app.add_command(kCommand, "What running pipelines are doing right now");
+    Command command = app.add_command(kTopCommand, "What running pipelines are doing right now");
     command
         .add_option("-i,--interval", options.interval_seconds,
                     "seconds between two looks; rates are over this time")
@@ -206,7 +206,7 @@ int run_top(const TopOptions& options, const Environment& environment) {
             options.pid == 0
                 ? "no pipeline of this user is running; `paceline run --method NAME` starts one"
                 : fmt::format("process {} runs no pipeline of this user", options.pid);
-        return report_failure(kCommand, {Errc::BadArgument, what});
+        return report_failure(kTopCommand, {Errc::BadArgument, what});
     }
     const int code = live ? show_live(options, cancel, environment.stdin_is_terminal)
                           : show_once(options, before, cancel);

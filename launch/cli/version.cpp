@@ -1,7 +1,7 @@
 #include "launch/cli/version.hpp"
 
-#include "launch/backend/gpu.hpp"
 #include "launch/base/build_info.hpp"
+#include "launch/load/gpu.hpp"
 #include "model/kernels/cpu/isa.hpp"
 
 namespace paceline {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "actors/target/exit_options.hpp"
+#include "actors/segment/exit_options.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
 

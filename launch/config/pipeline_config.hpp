@@ -24,7 +24,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/target/batch_scheduler.hpp"
+#include "actors/segment/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/draft_config.hpp"

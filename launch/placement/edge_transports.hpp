@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "launch/backend/gpu_links.hpp"
 #include "launch/config/machine_file.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/load/gpu_links.hpp"
 #include "launch/placement/placement.hpp"
 #include "runtime/loop/wiring.hpp"
 

@@ -7,8 +7,8 @@
 
 #include <string>
 
-#include "launch/backend/gpu.hpp"
 #include "launch/config/machine_file.hpp"
+#include "launch/load/gpu.hpp"
 #include "runtime/parent/affinity.hpp"
 
 namespace paceline {

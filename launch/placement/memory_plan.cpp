@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "ipc/base/limits.hpp"
-#include "launch/backend/exit_heads.hpp"
-#include "launch/backend/gpu.hpp"
-#include "launch/backend/make_backend.hpp"
+#include "launch/load/exit_heads.hpp"
+#include "launch/load/gpu.hpp"
+#include "launch/load/make_backend.hpp"
 #include "model/kv_layers.hpp"
 #include "model/kv_layout.hpp"
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "launch/backend/draft_backend.hpp"
-#include "launch/backend/exit_heads.hpp"
-#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/device.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/exit_heads.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "launch/placement/memory_room.hpp"
 #include "launch/placement/placement.hpp"
 #include "model/cpu/cpu_options.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/backend/parts_search.hpp"
+#include "launch/load/parts_search.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "model/weights/model_file.hpp"
 

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
-#include "launch/backend/exit_heads.hpp"
-#include "launch/backend/lora_part.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/load/exit_heads.hpp"
+#include "launch/load/lora_part.hpp"
 #include "model/weights/trained_parts.hpp"
 
 namespace paceline {

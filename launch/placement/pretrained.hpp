@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "launch/backend/parts_search.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/load/parts_search.hpp"
 #include "launch/placement/placement.hpp"
 #include "model/weights/model_file.hpp"
 

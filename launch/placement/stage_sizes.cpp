@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/stored_types.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/stored_types.hpp"
 #include "model/kv_layout.hpp"
 #include "model/weights/message_text.hpp"
 

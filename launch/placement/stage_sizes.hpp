@@ -12,8 +12,8 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 

@@ -9,11 +9,11 @@
 #include <system_error>
 #include <vector>
 
-#include "launch/backend/gpu_check.hpp"
-#include "launch/backend/gpu_links.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/search_plan.hpp"
-#include "launch/backend/self_draft_plan.hpp"
+#include "launch/load/gpu_check.hpp"
+#include "launch/load/gpu_links.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/search_plan.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/stage_sizes.hpp"

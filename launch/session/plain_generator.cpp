@@ -1,7 +1,7 @@
 // The Generator of one process: a PlainDecoder on a backend that holds all layers.
 #include <chrono>
 
-#include "launch/backend/gpu_check.hpp"
+#include "launch/load/gpu_check.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/session/generator.hpp"
 

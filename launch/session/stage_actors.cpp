@@ -8,12 +8,12 @@
 #include "actors/draft/correct_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
-#include "actors/target/segment_actor.hpp"
-#include "launch/backend/draft_backend.hpp"
-#include "launch/backend/exit_heads.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/make_backend.hpp"
-#include "launch/backend/self_draft_plan.hpp"
+#include "actors/segment/segment_actor.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/exit_heads.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/make_backend.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {

@@ -6,8 +6,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include "launch/backend/gpu_links.hpp"
 #include "launch/base/run_log.hpp"
+#include "launch/load/gpu_links.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "launch/session/stage_actors.hpp"

@@ -1,4 +1,4 @@
-// A draft of the oracle's text (launch/tools/oracle_backend.hpp) with a given acceptance at each depth:
+// A draft of the oracle's text (launch/simulate/oracle_backend.hpp) with a given acceptance at each depth:
 // projections with it can be computed by hand.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/draft/draft_source.hpp"
-#include "launch/tools/oracle_backend.hpp"
+#include "launch/simulate/oracle_backend.hpp"
 #include "runtime/simulation/sim_random.hpp"
 
 namespace paceline {

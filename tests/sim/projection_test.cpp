@@ -10,7 +10,7 @@
 
 #include "actors/conductor/conductor_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
-#include "actors/target/segment_actor.hpp"
+#include "actors/segment/segment_actor.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "runtime/simulation/table_timing.hpp"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "actors/decoding/request.hpp"
+#include "actors/segment/exit_options.hpp"
 #include "actors/self_draft/search_trials.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
-#include "actors/target/exit_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
 #include "runtime/simulation/sim_timing.hpp"

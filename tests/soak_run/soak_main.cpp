@@ -24,9 +24,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "launch/backend/load_model.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/load_model.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/pipeline_session.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/draft/draft_actor.hpp"
-#include "actors/target/segment_actor.hpp"
+#include "actors/segment/segment_actor.hpp"
 #include "tests/support/toy/toy_backend.hpp"
 
 namespace paceline::testing {

@@ -6,7 +6,7 @@
 
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
-#include "actors/target/segment_actor.hpp"
+#include "actors/segment/segment_actor.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 

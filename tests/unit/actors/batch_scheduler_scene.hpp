@@ -15,7 +15,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/batch_scheduler.hpp"
+#include "actors/segment/batch_scheduler.hpp"
 
 namespace paceline::testing {
 

@@ -1,4 +1,4 @@
-#include "actors/target/batch_scheduler.hpp"
+#include "actors/segment/batch_scheduler.hpp"
 
 #include <cmath>
 #include <limits>

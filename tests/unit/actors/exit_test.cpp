@@ -4,8 +4,8 @@
 #include <random>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/target/exit_evaluator.hpp"
-#include "actors/target/watermark_watch.hpp"
+#include "actors/segment/exit_evaluator.hpp"
+#include "actors/segment/watermark_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/support/pipeline/pipeline.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "actors/protocol/inbox_gate.hpp"
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/batch_scheduler.hpp"
+#include "actors/segment/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/target/segment_actor.hpp"
+#include "actors/segment/segment_actor.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,5 +1,5 @@
 // The rows of `paceline bench`.
-#include "launch/tools/bench_report.hpp"
+#include "launch/cli/bench_report.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,4 @@
 // The comparisons of `paceline check` (texts, time lines) against naive implementations.
-#include "launch/tools/check_compare.hpp"
-
 #include <algorithm>
 #include <random>
 #include <string>
@@ -8,9 +6,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/tools/check_faults.hpp"
-#include "launch/tools/check_overlap.hpp"
-#include "launch/tools/check_prompts.hpp"
+#include "launch/check/faults.hpp"
+#include "launch/load/prompt_sets.hpp"
+#include "launch/session/answer_compare.hpp"
+#include "launch/simulate/overlap.hpp"
 #include "runtime/observe/trace_file.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file

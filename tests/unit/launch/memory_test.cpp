@@ -3,10 +3,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/draft_backend.hpp"
-#include "launch/backend/exit_heads.hpp"
-#include "launch/backend/load_model.hpp"
-#include "launch/backend/make_backend.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/exit_heads.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/load/make_backend.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/memory_room.hpp"
 #include "launch/placement/stage_assignment.hpp"

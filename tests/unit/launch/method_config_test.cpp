@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/exit_heads.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/exit_heads.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/placement/stage_assignment.hpp"

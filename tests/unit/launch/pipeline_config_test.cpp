@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/gpu_check.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/gpu_check.hpp"
 #include "launch/placement/placement.hpp"
 #include "tests/support/contains.hpp"
 #include "tests/support/source_tree.hpp"

@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/draft_backend.hpp"
-#include "launch/backend/exit_heads.hpp"
 #include "launch/config/methods.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/exit_heads.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/contains.hpp"

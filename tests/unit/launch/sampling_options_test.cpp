@@ -1,5 +1,5 @@
 // From --logit-bias words and switches to SamplingParams.
-#include "launch/cli/sampling_options.hpp"
+#include "launch/load/sampling_options.hpp"
 
 #include <limits>
 #include <string>

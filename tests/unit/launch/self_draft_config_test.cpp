@@ -12,10 +12,10 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/search_plan.hpp"
-#include "launch/backend/self_draft_plan.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/load/search_plan.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "model/weights/unfinished_file.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/fixture_model.hpp"

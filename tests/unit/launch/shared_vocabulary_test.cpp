@@ -1,11 +1,11 @@
 // Draft pairs: which vocabularies are the same, how much of them is shared, and what a refusal names.
-#include "launch/backend/shared_vocabulary.hpp"
+#include "launch/load/shared_vocabulary.hpp"
 
 #include <utility>
 
 #include <doctest/doctest.h>
 
-#include "launch/backend/draft_backend.hpp"
+#include "launch/load/draft_backend.hpp"
 #include "tests/unit/huggingface/folder_copy.hpp"
 #include "tests/unit/weights/gguf_builder.hpp"
 #include "tests/unit/weights/safetensors_builder.hpp"

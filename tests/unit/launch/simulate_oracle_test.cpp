@@ -8,9 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "launch/base/shapes.hpp"
-#include "launch/tools/cost_names.hpp"
-#include "launch/tools/oracle_backend.hpp"
-#include "launch/tools/simulate_world.hpp"
+#include "launch/simulate/cost_names.hpp"
+#include "launch/simulate/oracle_backend.hpp"
+#include "launch/simulate/world.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

@@ -1,14 +1,13 @@
 // Settings and costs of `paceline simulate`.
-#include "launch/tools/simulate_settings.hpp"
-
 #include <random>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "launch/tools/cost_measure.hpp"
-#include "launch/tools/cost_names.hpp"
-#include "launch/tools/simulate_timing.hpp"
+#include "launch/simulate/cost_measure.hpp"
+#include "launch/simulate/cost_names.hpp"
+#include "launch/simulate/settings.hpp"
+#include "launch/simulate/timing.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

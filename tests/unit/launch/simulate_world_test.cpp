@@ -1,13 +1,12 @@
 // Pipelines on simulated devices: the text is plain decoding's, the time is what the costs say.
-#include "launch/tools/simulate_world.hpp"
-
 #include <random>
 #include <string>
 
 #include <doctest/doctest.h>
 
-#include "launch/tools/check_compare.hpp"
-#include "launch/tools/cost_names.hpp"
+#include "launch/session/answer_compare.hpp"
+#include "launch/simulate/cost_names.hpp"
+#include "launch/simulate/world.hpp"
 #include "tests/support/source_tree.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file

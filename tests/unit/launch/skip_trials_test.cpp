@@ -1,4 +1,4 @@
-#include "launch/tools/skip_trials.hpp"
+#include "launch/cli/skip_trials.hpp"
 
 #include <cmath>
 

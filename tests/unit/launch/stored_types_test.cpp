@@ -1,5 +1,5 @@
 // Which types of a file are named as rounded, on a CPU and on a GPU.
-#include "launch/backend/stored_types.hpp"
+#include "launch/load/stored_types.hpp"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // How -t becomes threads and cores.
 #include <doctest/doctest.h>
 
-#include "launch/backend/load_model.hpp"
+#include "launch/load/load_model.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 

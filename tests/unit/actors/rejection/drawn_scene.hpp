@@ -21,7 +21,7 @@
 #include "actors/decoding/request.hpp"
 #include "actors/draft/correct_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
-#include "actors/target/segment_actor.hpp"
+#include "actors/segment/segment_actor.hpp"
 #include "model/sampling/candidates.hpp"
 #include "tests/support/local_world.hpp"
 #include "tests/support/pipeline/shuffled_world.hpp"

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "actors/protocol/message_checks.hpp"
-#include "actors/target/batch_scheduler.hpp"
-#include "actors/target/segment_run.hpp"
+#include "actors/segment/batch_scheduler.hpp"
+#include "actors/segment/segment_run.hpp"
 #include "tests/unit/actors/rejection/every_way.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,0 +1,245 @@
+// The second half of BatchScheduler: which rows make the next batch. The first half (batch_scheduler.cpp) is
+// the states of requests, proposals and verdicts.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "actors/segment/batch_scheduler.hpp"
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+// ---- The rows of one request
+
+/// Whether the token after this node could be committed.
+bool BatchScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
+    const FinishRule& rule = entry.state->finish_rule();
+    // The root is committed and did not end the answer: an end token there comes from the prompt.
+    if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
+    return rule.after(node.token, node.position) == FinishReason::None;
+}
+
+/// In the order in which they should be sent. Parents come first, so any prefix can be sent.
+std::vector<NodeId> BatchScheduler::unsent_nodes(const Entry& entry) const {
+    const TreeNode& root = entry.state->tree().root();
+    const bool first_round =
+        options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
+    if (first_round) return {root.id};
+    return options_.shape == BatchShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
+}
+
+std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
+    const TokenTree& tree = entry.state->tree();
+    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
+    std::vector<NodeId> nodes;
+    for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
+         node = tree.trunk_child(node->id)) {
+        if (!worth_a_row(entry, *node) || node->reach < verify_reach_min) break;
+        if (!node->sent()) nodes.push_back(node->id);
+    }
+    return nodes;
+}
+
+std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
+    const TokenTree& tree = entry.state->tree();
+    const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
+    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
+    std::vector<const TreeNode*> found;
+    std::vector<NodeId> reachable;  // sent, or in `found`: ascending, as the tree's nodes are
+    for (const TreeNode& node : tree.nodes()) {
+        const bool is_root = node.id == tree.root().id;
+        if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
+            continue;
+        }
+        if (!worth_a_row(entry, node) || node.reach < verify_reach_min || node.position > deepest)
+            continue;
+        reachable.push_back(node.id);
+        if (!node.sent()) found.push_back(&node);
+    }
+    // A child is at most as probable as its parent, and younger: it comes after it.
+    std::sort(found.begin(), found.end(), [](const TreeNode* a, const TreeNode* b) {
+        return a->reach != b->reach ? a->reach > b->reach : a->id < b->id;
+    });
+    if (found.size() > options_.rows_max) found.resize(options_.rows_max);
+    std::vector<NodeId> nodes;
+    for (const TreeNode* node : found) nodes.push_back(node->id);
+    return nodes;
+}
+
+bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
+    const bool rounds = options_.start == StartRule::Lockstep;
+    if (entry.in_flight.size() >= (rounds ? 1 : options_.batches_in_flight_max)) return false;
+    if (entry.blocked) return false;
+    if (!entry.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
+    return !waits_for_draft(entry) || now >= entry.wait_until;
+}
+
+// ---- Who shares the batch
+
+/// All requests with rows to send: first those that found no room most often, then verify
+/// before prefill, then those served longest ago.
+std::vector<BatchScheduler::Candidate> BatchScheduler::candidates(Micros now) {
+    std::vector<Candidate> found;
+    for (auto& [request, entry] : entries_) {
+        if (entry.state->over()) continue;
+        Candidate candidate{.entry = &entry};
+        if (!entry.state->prefilled()) {
+            const std::size_t left = entry.state->text().size() - 1 - entry.state->slots().size();
+            candidate.wanted =
+                static_cast<std::uint32_t>(std::min<std::size_t>(left, options_.prefill_rows));
+        } else if (may_start(entry, now)) {
+            candidate.nodes = unsent_nodes(entry);
+            candidate.wanted = static_cast<std::uint32_t>(candidate.nodes.size());
+        }
+        if (candidate.wanted > 0) found.push_back(std::move(candidate));
+    }
+    std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
+        if (a.entry->passed != b.entry->passed) return a.entry->passed > b.entry->passed;
+        if (a.prefills() != b.prefills()) return b.prefills();
+        return a.entry->served < b.entry->served;
+    });
+    return found;
+}
+
+/// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
+/// that many and verify rows are left; other prefills take the remaining rows, in their order.
+void BatchScheduler::share_rows(std::vector<Candidate>& candidates) const {
+    std::uint32_t left = options_.batch_rows();
+    std::uint32_t verify_left = kVerifyRowsMax;
+    std::vector<Candidate*> open;
+    for (Candidate& each : candidates) {
+        if (!each.prefills() || each.entry->passed > 0) open.push_back(&each);
+    }
+    while (left > 0 && !open.empty()) {
+        for (Candidate* each : open) {
+            if (left == 0) break;
+            if (!each->prefills()) {
+                if (verify_left == 0) continue;
+                --verify_left;
+            }
+            ++each->granted;
+            --left;
+        }
+        std::erase_if(open, [&](const Candidate* each) {
+            return each->granted >= each->wanted || (verify_left == 0 && !each->prefills());
+        });
+    }
+    for (Candidate& each : candidates) {
+        if (!each.prefills()) continue;
+        const std::uint32_t more = std::min(left, each.wanted - each.granted);
+        each.granted += more;
+        left -= more;
+    }
+}
+
+std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {
+    for (auto& [request, entry] : entries_) {
+        if (entry.half_until && now >= *entry.half_until) entry.half_until.reset();
+    }
+    // If no part was formed, all its requests were blocked, and the next round tries others.
+    while (true) {
+        std::vector<Candidate> all = candidates(now);
+        if (all.empty()) return std::nullopt;
+        msg::Batch batch = form(all, now);
+        if (!batch.parts.empty()) return batch;
+    }
+}
+
+msg::Batch BatchScheduler::form(std::vector<Candidate>& candidates, Micros now) {
+    for (std::size_t i = options_.requests_max; i < candidates.size(); ++i) {
+        ++candidates[i].entry->passed;
+    }
+    if (candidates.size() > options_.requests_max) candidates.resize(options_.requests_max);
+    share_rows(candidates);
+    ++batches_;
+    msg::Batch batch{};
+    for (const bool prefills : {false, true}) {
+        for (const Candidate& each : candidates) {
+            if (each.prefills() == prefills) add_part(batch, each, now);
+        }
+    }
+    return batch;
+}
+
+void BatchScheduler::add_part(msg::Batch& batch, const Candidate& candidate, Micros now) {
+    Entry& entry = *candidate.entry;
+    if (candidate.granted == 0) {
+        ++entry.passed;
+        return;
+    }
+    const auto base = static_cast<Position>(entry.state->slots().size());
+    const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
+                                                    : add_verify(batch, entry, candidate);
+    entry.blocked = rows == 0;
+    if (entry.blocked) return;
+    batch.parts.push_back(
+        {.request = entry.state->request(),
+         .attempt = entry.state->attempt(),
+         .batch = BatchId{entry.next_batch++},
+         .kind = candidate.prefills() ? msg::BatchKind::Prefill : msg::BatchKind::Verify,
+         .base = base,
+         .rows = rows,
+         .hold = 0});
+    entry.passed = 0;
+    entry.served = batches_;
+    if (candidate.prefills()) {
+        entry.wait_until = now + options_.proposal_wait;
+        return;
+    }
+    entry.round_root = entry.state->tree().root().position;
+    const bool held = options_.start == StartRule::Lockstep && waits_for_draft(entry) &&
+                      entry.received.halfway < entry.round_root;
+    if (held) entry.half_until = now + options_.proposal_wait;
+}
+
+std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows) {
+    const std::vector<TokenId>& text = entry.state->text();
+    const std::size_t begin = entry.state->slots().size();
+    for (std::size_t position = begin; position < begin + rows; ++position) {
+        const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
+        PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
+        entry.slots.commit(slot.value());
+        batch.rows.push_back({.node = TokenTree::kNoNode,
+                              .parent = msg::kNoParent,
+                              .token = text[position],
+                              .position = static_cast<Position>(position),
+                              .slot = slot.value()});
+    }
+    return rows;
+}
+
+std::uint32_t BatchScheduler::add_verify(msg::Batch& batch, Entry& entry, const Candidate& chosen) {
+    TokenTree& tree = entry.state->tree();
+    std::vector<NodeId> sent;
+    for (std::uint32_t i = 0; i < chosen.granted; ++i) {
+        const TreeNode& node = *tree.find(chosen.nodes[i]);
+        const TreeNode* above = tree.find(node.parent);
+        const bool is_root = node.id == tree.root().id;
+        if (!is_root && !above->sent()) continue;  // its parent found no slot
+        const auto ahead = entry.ahead_rows.find(node.id);
+        const bool begun = ahead != entry.ahead_rows.end();
+        const Result<KvSlot> slot =
+            begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.name(node.position);
+        if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
+        sent.push_back(node.id);
+        batch.rows.push_back(tree.send(node.id, slot.value()));
+        if (!begun) continue;
+        batch.rows.back().start = ahead->second.start;
+        batch.rows.back().tensor_row = ahead->second.tensor_row;
+        entry.ahead_rows.erase(ahead);
+    }
+    if (sent.empty()) {
+        PACE_CHECK(!entry.in_flight.empty(), "the root finds no KV slot");
+        return 0;
+    }
+    if (entry.in_flight.empty() && waits_for_draft(entry)) {
+        ++entry.silent;
+        ++proposals_.waits_expired;
+    }
+    if (entry.open) resolved_.push_back(*std::exchange(entry.open, std::nullopt));
+    const auto rows = static_cast<std::uint32_t>(sent.size());
+    entry.in_flight.push_back(std::move(sent));
+    return rows;
+}
+
+}  // namespace paceline

@@ -1,0 +1,177 @@
+#include "actors/segment/dispatcher.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "actors/protocol/counters.hpp"
+
+namespace paceline {
+namespace {
+
+DispatchOptions with_draft(DispatchOptions options, const std::optional<StageId>& draft) {
+    if (!draft) options.start = StartRule::AtOnce;
+    return options;
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32_t kv_slots)
+    : host_{host},
+      draft_{plan.draft},
+      holds_runs_back_{plan.holds_runs_back},
+      scheduler_{with_draft(plan.options, plan.draft), kv_slots} {}
+
+// ---- Messages
+
+Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
+    if (Status checked = check_message(proposal, host_.limits); !checked) return checked;
+    if (host_.inbox.admit_hint(from, proposal) != Age::Current) return {};
+    const auto speaker =
+        from == draft_ ? BatchScheduler::Speaker::Draft : BatchScheduler::Speaker::Other;
+    scheduler_.propose(proposal, speaker, host_.context->now());
+    return {};
+}
+
+/// An early Draw is dropped: keeping the newest of several would let the values of some decide
+/// which of them count as drawn.
+Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
+    if (Status checked = check_message(draw, host_.limits); !checked) return checked;
+    if (host_.inbox.peek<msg::Draw>(from, draw.route) == Age::Current) scheduler_.take_drawn(draw);
+    return {};
+}
+
+void Dispatcher::propose(const msg::Proposal& proposal) {
+    scheduler_.propose(proposal, BatchScheduler::Speaker::Other, host_.context->now());
+}
+
+void Dispatcher::peer_changed(StageId peer, PeerChange change) {
+    if (peer == draft_) scheduler_.draft_changed(change == PeerChange::Joined);
+}
+
+void Dispatcher::follow(const RequestState& state, const TreeStep& step) {
+    count(state, step, scheduler_.follow(state.request(), step, host_.context->now()));
+}
+
+Status Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
+    return scheduler_.begin(state, host_.context->now());
+}
+
+/// Counts which of the sent candidates a verdict accepted.
+void Dispatcher::count(const RequestState& state,
+                       const TreeStep& step,
+                       const Outcome& outcome) const {
+    host_.context->count(counters::kRowsWasted, step.dropped.size());
+    const auto by_exit = [](const TreeNode& node) { return node.origin == msg::Origin::Exit; };
+    const auto right = std::count_if(step.committed.begin(), step.committed.end(), by_exit);
+    // A candidate below a rejected one was not verified: its row was wasted, but it was not wrong.
+    const auto wrong =
+        std::count_if(step.dropped.begin(), step.dropped.end(), [&](const TreeNode& node) {
+            return by_exit(node) &&
+                   std::any_of(step.committed.begin(), step.committed.end(),
+                               [&](const TreeNode& kept) { return kept.id == node.parent; });
+        });
+    host_.context->count(counters::kEarlyProposed, static_cast<std::uint64_t>(right + wrong));
+    host_.context->count(counters::kEarlyRight, static_cast<std::uint64_t>(right));
+    if (!state.over() && !outcome.open) count(outcome);
+}
+
+void Dispatcher::count(const Outcome& outcome) const {
+    host_.context->count(outcome.prepared ? counters::outcome_of(outcome.origin)
+                                          : counters::kOutcomeNone);
+}
+
+// ---- Batches
+
+std::optional<msg::Batch> Dispatcher::form_batch() {
+    std::optional<msg::Batch> batch = scheduler_.next_batch(host_.context->now());
+    for (const Outcome& outcome : scheduler_.take_resolved()) count(outcome);
+    return batch;
+}
+
+std::vector<WaitingPart> Dispatcher::next_parts() {
+    std::vector<WaitingPart> parts;
+    while (parts.empty()) {
+        std::optional<msg::Batch> batch = std::exchange(formed_, std::nullopt);
+        if (!batch) batch = form_batch();
+        if (!batch) break;
+        std::uint32_t at = 0;
+        for (const msg::BatchPart& part : batch->parts) {
+            const auto rows = std::span{batch->rows}.subspan(at, part.rows);
+            at += part.rows;
+            const auto state = host_.requests.find(part.request, part.attempt);
+            if (!state || state->over()) continue;  // it has ended since the batch was formed
+            parts.push_back({.part = part, .rows = {rows.begin(), rows.end()}, .joined = true});
+        }
+    }
+    return parts;
+}
+
+void Dispatcher::record(const SegmentRun& run) const {
+    for (const RunPart& part : run.parts) {
+        if (!part.prefill() && part.part.rows == 1) host_.context->count(counters::kRootAlone);
+        host_.context->trace({.kind = TraceKind::Batch,
+                              .request = part.part.request,
+                              .attempt = part.part.attempt,
+                              .id = part.part.batch.value,
+                              .position = part.part.base,
+                              .count = part.part.rows});
+    }
+}
+
+/// A deferred row that no later row builds on would wait for its limit in vain.
+void Dispatcher::hold_followed(SegmentRun& run) {
+    const bool holds = std::any_of(run.parts.begin(), run.parts.end(),
+                                   [](const RunPart& part) { return part.part.hold != 0; });
+    if (!holds) return;
+    if (!formed_) formed_ = form_batch();
+    for (RunPart& part : run.parts) {
+        if (!next_batch_follows(run, part)) part.part.hold = 0;
+    }
+}
+
+bool Dispatcher::next_batch_follows(const SegmentRun& run, const RunPart& part) const {
+    if (!formed_) return false;
+    const auto own = run.rows_of(part);
+    const auto builds_on = [&](const msg::BatchRow& row) {
+        return std::any_of(own.begin(), own.end(), [&](const msg::BatchRow& above) {
+            return row.parent == above.node.value;
+        });
+    };
+    std::uint32_t at = 0;
+    for (const msg::BatchPart& next : formed_->parts) {
+        const auto rows = std::span{formed_->rows}.subspan(at, next.rows);
+        at += next.rows;
+        if (next.request == part.part.request) {
+            return std::any_of(rows.begin(), rows.end(), builds_on);
+        }
+    }
+    return false;
+}
+
+bool Dispatcher::hold_back(const std::shared_ptr<SegmentRun>& run) {
+    if (holds_runs_back_) held_back_ = run;
+    return holds_runs_back_;
+}
+
+std::shared_ptr<SegmentRun> Dispatcher::release() {
+    if (!held_back_) return nullptr;
+    std::vector<bool> kept(held_back_->named.size(), false);
+    for (const RunPart& part : held_back_->parts) {
+        if (host_.requests.gone(*part.state)) continue;
+        const bool waits =
+            !part.prefill() && !scheduler_.halfway(part.part.request, host_.context->now());
+        if (waits) return nullptr;
+        std::fill_n(kept.begin() + static_cast<std::ptrdiff_t>(part.first), part.part.rows, true);
+    }
+    std::shared_ptr<SegmentRun> run = std::exchange(held_back_, nullptr);
+    run->keep(kept, false);
+    return run;
+}
+
+void Dispatcher::drop_work() {
+    formed_.reset();
+    held_back_.reset();
+}
+
+}  // namespace paceline

@@ -1,0 +1,109 @@
+// SegmentRun: parts of batches inside the layers of a segment, a part per request.
+//
+//     collect()           rows that are still in their trees, those of a request together
+//     watch()             the words in shared memory that the job reads between layers
+//     fetch()       job   copies hidden states into the memory in which the layers work
+//     (layers)      job   rows -> layers -> hidden
+//     deliver()     job   copies them into the outgoing tensor, if the layers worked elsewhere
+//     drop_stale()   removes rows that were dropped or cancelled meanwhile
+//
+// Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
+// in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run until its job has
+// ended.
+//
+// Owned by the actor and by its job. The job reads and writes it between submit and completion, the
+// actor's loop before and after; only the cancel token is used by both at once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "actors/protocol/request_state.hpp"
+#include "actors/segment/segment_queue.hpp"
+#include "actors/segment/segment_requests.hpp"
+#include "actors/segment/watermark_watch.hpp"
+#include "model/backend.hpp"
+#include "model/rows.hpp"
+#include "runtime/loop/actor.hpp"
+
+namespace paceline {
+
+/// One request in a run. Verify parts that were merged are one.
+struct RunPart {
+    std::shared_ptr<RequestState> state;
+    msg::BatchPart part;                 // as it is passed on
+    std::size_t first = 0;               // its first row in the run
+    std::span<const TokenId> committed;  // the text when the run started
+
+    [[nodiscard]] bool prefill() const { return part.kind == msg::BatchKind::Prefill; }
+};
+
+/// What was drawn after each of the `count` rows of a batch that start at `first`; empty if nothing was.
+[[nodiscard]] std::vector<DrawnSiblingsPtr> drawn_below(const msg::Batch& batch,
+                                                        std::uint32_t first,
+                                                        std::uint32_t count);
+
+struct SegmentRun {
+    /// The hidden states go to `memory`, which has room for the largest batch.
+    SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
+    SegmentRun(const SegmentRun&) = delete;
+    SegmentRun& operator=(const SegmentRun&) = delete;
+
+    /// Errors: Protocol if a prefill part does not continue its text, or a tensor is not there.
+    Status collect(const SegmentRequests& requests, std::span<const WaitingPart> waiting);
+    /// Rows with the keys that they see: a prefill row sees the text up to itself, a node sees the
+    /// committed prefix and its path. The rows point into `paths`.
+    void build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const;
+    /// Lets the layers work in this memory.
+    void work_in(HiddenRows memory) { hidden = memory; }
+    /// Whether rows come from the memory of a device.
+    [[nodiscard]] bool reads_device() const;
+    void fetch() { backend.gather(sources_, hidden.first(sources_.size() * dim())); }
+    void deliver();
+    /// The job has ended: the tensors go back to their pools.
+    void release();
+    /// The pool of the tensors is gone: nothing is given back.
+    void forget_tensors();
+    /// `verdicts_are_sent`: another segment verifies, and publishes the committed tokens.
+    void watch(StageContext& context, bool verdicts_are_sent);
+
+    /// Whether all rows of the run are stale.
+    [[nodiscard]] bool stale(const SegmentRequests& requests) const;
+    /// The job has ended: leaves out the rows that are stale by now. `whole_parts`: a part that
+    /// keeps one row keeps all of them.
+    void drop_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts);
+    /// Leaves only the rows that are to be kept, and the parts that have any.
+    void keep(const std::vector<bool>& kept, bool whole_parts);
+
+    /// What was drawn after the rows that run, for the next segment.
+    void add_draws(msg::Batch& batch) const;
+    [[nodiscard]] bool verifies() const;  // not prefill alone
+    [[nodiscard]] JobLabel label() const;
+    [[nodiscard]] std::size_t dim() const;
+    [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
+        return std::span{named}.subspan(part.first, part.part.rows);
+    }
+
+    Backend& backend;
+    std::vector<RunPart> parts;
+    std::vector<msg::BatchRow> named;  // the rows that run, part after part
+    HiddenRows out;                    // [tensor rows, dim]: where they go
+    HiddenRows hidden;                 // where the layers work: there, or in memory of the device
+    std::vector<Row> rows;
+    std::vector<KvSlot> path_slots;  // of all rows, one path after the other
+    CancelToken cancel;
+    WatermarkWatch watermarks{cancel};
+    Micros started{0};
+
+private:
+    Status place_rows(RunPart& part, const WaitingPart& waiting);
+    void fill_sources();
+
+    std::vector<RowSource> sources_;                     // of the rows; none where all are embedded
+    std::vector<std::shared_ptr<TensorShare>> tensors_;  // that they lie in
+    std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
+};
+
+}  // namespace paceline

@@ -1,0 +1,173 @@
+#include "actors/segment/verifier.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+#include "ipc/base/limits.hpp"
+#include "model/sampling/sampler_scratch.hpp"
+
+namespace paceline {
+
+/// One request's walk, and where in the head's call the logits of its rows are.
+struct Verifier::Walk {
+    Walk(VerifyPart& verify_part, Chance* chance)
+        : part{&verify_part},
+          walk{{.rows = verify_part.rows,
+                .committed = verify_part.committed,
+                .sampling = verify_part.state.spec().sampling,
+                .finish = verify_part.state.finish_rule(),
+                .rule = verify_part.state.spec().acceptance,
+                .chance = chance,
+                .drawn_below = verify_part.drawn_below}} {}
+
+    VerifyPart* part;
+    BatchWalk walk;
+    std::vector<std::size_t> likely = {};                          // to be computed in this round
+    std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the head's call
+};
+
+Verifier::Verifier(Backend& backend, VerifyOptions options)
+    : backend_{backend}, options_{options}, scratch_{std::make_unique<SamplerScratch>()} {
+    PACE_CHECK(options.head_rows >= 1 && options.head_rows <= kVerifyRowsMax,
+               "head_rows must be 1 .. kVerifyRowsMax");
+    const auto rows = static_cast<std::size_t>(options.head_rows);
+    logits_.resize(rows * static_cast<std::size_t>(backend.config().vocab_size));
+}
+
+Verifier::~Verifier() = default;
+
+void Verifier::verify(std::span<VerifyPart> parts) {
+    std::vector<Walk> walks;
+    walks.reserve(parts.size());
+    for (VerifyPart& part : parts) {
+        walks.emplace_back(part, options_.chance);
+        if (!part.drawn.empty()) read_drawn(walks.back());
+    }
+    // A walk without room in one round is the first in the next.
+    for (std::size_t first = 0;;) {
+        const auto next = [&]() -> std::optional<std::size_t> {
+            for (std::size_t i = 0; i < walks.size(); ++i) {
+                const std::size_t at = (first + i) % walks.size();
+                if (walks[at].walk.wanted()) return at;
+            }
+            return std::nullopt;
+        }();
+        if (!next) break;
+        compute(walks, *next);
+        feed(walks);
+        first = (*next + options_.head_rows) % walks.size();
+    }
+    for (Walk& walk : walks) walk.part->result = walk.walk.take();
+}
+
+bool Verifier::draws_behind_rows(const RequestState& state) const {
+    return backend_.draws_behind_rows() && state.spec().acceptance == AcceptanceRule::Coupled &&
+           backend_.draws(state.spec().sampling);
+}
+
+DrawJob Verifier::job_behind(const RequestState& state, const msg::BatchRow& row) {
+    return {&state.spec().sampling, row.position + 1};
+}
+
+/// The whole walk, over tokens that came with the rows.
+void Verifier::read_drawn(Walk& walk) {
+    PACE_CHECK(walk.part->drawn.size() == walk.part->rows.size(), "a token for each row");
+    while (const std::optional<std::size_t> row = walk.walk.wanted())
+        walk.walk.feed(walk.part->drawn[*row]);
+}
+
+/// One call of the head: the wanted row of each walk that has not ended, then, as long as there is room,
+/// one more row of each likely path after the other.
+void Verifier::compute(std::span<Walk> walks, std::size_t first) {
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    for (Walk& walk : walks) {
+        const std::optional<std::size_t> row = walk.walk.wanted();
+        walk.places.clear();
+        walk.likely =
+            row ? walk.walk.likely_path(*row, options_.head_rows) : std::vector<std::size_t>{};
+    }
+    head_rows_.clear();
+    for (std::size_t depth = 0; depth < options_.head_rows; ++depth) {
+        for (std::size_t i = 0; i < walks.size() && head_rows_.size() < options_.head_rows; ++i) {
+            Walk& walk = walks[(first + i) % walks.size()];
+            // A path is only of use from its first row on.
+            if (depth >= walk.likely.size() || walk.places.size() != depth) continue;
+            const std::size_t row = walk.likely[depth];
+            walk.places.emplace_back(row, head_rows_.size());
+            head_rows_.push_back({walk.part->hidden, row});
+        }
+    }
+    const std::size_t count = head_rows_.size();
+    const ConstHiddenRows hidden = backend_.in_order(head_rows_, head_hidden_);
+    drawn_ = device_draws(walks);
+    if (drawn_) {
+        draw(walks, hidden, count);
+    } else {
+        backend_.head(HeadId::Final, hidden, static_cast<int>(count),
+                      std::span{logits_}.first(count * vocab));
+    }
+    ++head_calls_;
+}
+
+/// Whether no row of the call needs more than its own hidden state to be drawn from.
+bool Verifier::device_draws(std::span<const Walk> walks) const {
+    return std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
+        return walk.places.empty() || (walk.walk.coupled() && backend_.draws(walk.walk.sampling()));
+    });
+}
+
+void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count) {
+    jobs_.resize(count);
+    tokens_.resize(count);
+    for (const Walk& walk : walks) {
+        for (const auto& [row, place] : walk.places)
+            jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
+    }
+    backend_.draw(hidden, jobs_, tokens_);
+}
+
+/// Advances every walk as far as the call has its rows.
+void Verifier::feed(std::span<Walk> walks) {
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    for (Walk& walk : walks) {
+        for (const auto& [row, place] : walk.places) {
+            if (walk.walk.wanted() != row) break;
+            if (drawn_) {
+                walk.walk.feed(tokens_[place]);
+                continue;
+            }
+            walk.walk.feed(std::span{logits_}.subspan(place * vocab, vocab), *scratch_);
+        }
+    }
+}
+
+std::uint32_t depth_of(std::span<const msg::BatchRow> rows) {
+    PACE_CHECK(!rows.empty(), "a batch without its root");
+    Position deepest = rows.front().position;
+    for (const msg::BatchRow& row : rows) deepest = std::max(deepest, row.position);
+    return static_cast<std::uint32_t>(deepest - rows.front().position);
+}
+
+msg::Verdict make_verdict(const msg::Route& route,
+                          BatchId batch,
+                          Position base,
+                          std::span<const msg::BatchRow> rows,
+                          const WalkResult& result) {
+    msg::Verdict verdict{};
+    verdict.route = route;
+    verdict.batch = batch;
+    verdict.base = base;
+    verdict.count = static_cast<std::uint32_t>(result.tokens.size());
+    verdict.batch_rows = static_cast<std::uint32_t>(rows.size());
+    verdict.depth = depth_of(rows);
+    verdict.finish = result.finish;
+    PACE_CHECK(result.tokens.size() <= verdict.tokens.size(), "a verdict of too many tokens");
+    PACE_CHECK(result.nodes.size() + 1 == result.tokens.size() || result.tokens.empty(),
+               "a verdict commits its accepted nodes and one token more");
+    std::copy(result.tokens.begin(), result.tokens.end(), verdict.tokens.begin());
+    std::copy(result.nodes.begin(), result.nodes.end(), verdict.nodes.begin());
+    return verdict;
+}
+
+}  // namespace paceline

@@ -1,0 +1,86 @@
+#include "launch/load/gpu.hpp"
+
+#include <fmt/core.h>
+
+#if PACELINE_WITH_CUDA
+#include "model/cuda/cuda_backend.hpp"
+#include "model/cuda/cuda_refusals.hpp"
+#include "model/kernels/cuda/device_probe.hpp"
+#endif
+
+namespace paceline {
+
+#if PACELINE_WITH_CUDA
+
+GpuInventory read_gpus() {
+    const CudaProbe probe = list_cuda();
+    GpuInventory inventory;
+    for (const CudaDevice& device : probe.devices) {
+        inventory.names.push_back(device.name);
+        inventory.memory.push_back(device.memory_bytes);
+        inventory.pci_places.push_back(device.pci_place);
+        inventory.peers.push_back(device.peers);
+    }
+    if (probe.devices.empty()) inventory.why_none = probe.problem;
+    return inventory;
+}
+
+std::string gpu_version_text() {
+    const CudaProbe probe = probe_cuda();
+    std::string text = "built with " + probe.runtime;
+    if (probe.devices.empty()) text += "; no device: " + probe.problem;
+    for (const CudaDevice& device : probe.devices) {
+        text += fmt::format(
+            "\n          {} {}, sm_{}{}, {} MiB, {}", device.index, device.name,
+            device.capability_major, device.capability_minor, device.memory_bytes >> 20,
+            (device.runs_our_code ? "runs this build's code" : "does NOT run this build's code"));
+    }
+    return text;
+}
+
+MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options) {
+    MemoryUse use = cuda_memory(file, options);
+    CudaOptions whole = options;
+    if (whole.last_layer < 0) whole.last_layer = file.config().layers;
+    use.workspace_bytes += recording_bytes(whole);
+    return use;
+}
+
+bool can_size_gpus() {
+    return true;
+}
+
+Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
+                                                  const CudaOptions& options) {
+    Result<std::unique_ptr<CudaBackend>> made = make_cuda_backend(file, options);
+    if (!made) return made.error();
+    return std::unique_ptr<Backend>{std::move(made).value()};
+}
+
+#else
+
+GpuInventory read_gpus() {
+    return {.names = {}, .why_none = "this program was built without CUDA"};
+}
+
+std::string gpu_version_text() {
+    return "not built (no nvcc was found, or PACELINE_CUDA=OFF)";
+}
+
+MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) {
+    return {};
+}
+
+bool can_size_gpus() {
+    return false;
+}
+
+Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& /*file*/,
+                                                  const CudaOptions& options) {
+    return Error{Errc::Unsupported,
+                 fmt::format("cuda:{}: this program was built without CUDA", options.device)};
+}
+
+#endif
+
+}  // namespace paceline
