@@ -2,13 +2,14 @@
 
 #include <fmt/core.h>
 #include <string>
+#include <utility>
 
 #include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
 
-Result<Attempt> CommitLog::open(RequestId request, std::span<const TokenId> prompt) {
+Result<Attempt> CommitLog::open(RequestId request, std::vector<TokenId> prompt) {
     if (entries_.contains(request)) {
         return Error{Errc::BadArgument, fmt::format("request {} is open already", request.value)};
     }
@@ -18,7 +19,7 @@ Result<Attempt> CommitLog::open(RequestId request, std::span<const TokenId> prom
     Entry& entry = entries_[request];
     entry.attempt = Attempt{1};
     entry.prompt_tokens = prompt.size();
-    entry.text.assign(prompt.begin(), prompt.end());
+    entry.text = std::move(prompt);
     return entry.attempt;
 }
 
@@ -31,12 +32,12 @@ Result<Attempt> CommitLog::restart(RequestId request) {
     return found->second.attempt;
 }
 
-Result<Attempt> CommitLog::extend(RequestId request, std::span<const TokenId> text) {
+Result<Attempt> CommitLog::extend(RequestId request, std::vector<TokenId> text) {
     Result<Attempt> attempt = restart(request);
     if (!attempt) return attempt;
     Entry& entry = entries_[request];
     entry.prompt_tokens = text.size();
-    entry.text.assign(text.begin(), text.end());
+    entry.text = std::move(text);
     entry.finish = FinishReason::None;
     return attempt;
 }

@@ -33,12 +33,12 @@ class CommitLog {
 public:
     /// A new request with its prompt; its first attempt is 1. Errors: BadArgument if it is
     /// known already or there are too many.
-    Result<Attempt> open(RequestId request, std::span<const TokenId> prompt);
+    Result<Attempt> open(RequestId request, std::vector<TokenId> prompt);
     /// A new attempt: verdicts of the old one are stale from now on. Errors: BadArgument if unknown.
     Result<Attempt> restart(RequestId request);
     /// A new attempt on a text that was given another prompt after its end (a chat's next
     /// turn): `text` is what counts as prompt now. Errors: BadArgument if unknown.
-    Result<Attempt> extend(RequestId request, std::span<const TokenId> text);
+    Result<Attempt> extend(RequestId request, std::vector<TokenId> text);
     void close(RequestId request);
 
     /// Precondition: the verdict has passed verdict_checks.hpp.

@@ -88,7 +88,7 @@ Status AnswerBatches::seat_next(std::span<const AnswerTask>& waiting) {
             if (seats_.empty()) return slots.error();
             return {};  // the pages of the next answer that ends
         }
-        MadeAnswer answer{.task = task, .tokens = {task.tokens.begin(), task.tokens.end()}};
+        TrainingSample answer{.task = task, .tokens = {task.tokens.begin(), task.tokens.end()}};
         answer.hidden.resize(params_.hidden.size());
         SamplingParams sampling = params_.request.sampling;
         sampling.seed += static_cast<std::uint64_t>(task.index);
@@ -222,7 +222,7 @@ Status AnswerBatches::clear_seats(const Done& done) {
     const auto top = static_cast<std::size_t>(params_.top);
     for (const auto& seat : seats_) {
         if (!seat->over()) continue;
-        MadeAnswer& answer = seat->answer;
+        TrainingSample& answer = seat->answer;
         answer.top_ids.resize(answer.tokens.size() * top, -1);
         answer.top_logprob.resize(answer.tokens.size() * top, 0);
         for (auto& hidden : answer.hidden) {

@@ -44,7 +44,7 @@ struct AnswerTask {
 };
 
 /// A row i is the token at position i. What lies after the last token is known only if it ran.
-struct MadeAnswer {
+struct TrainingSample {
     AnswerTask task;
     std::vector<TokenId> tokens = {};  // prompt and answer; an end token is the last of them
     FinishReason finish = FinishReason::None;
@@ -63,7 +63,7 @@ struct MadeAnswer {
 
 class AnswerBatches {
 public:
-    using Done = std::function<Status(MadeAnswer)>;
+    using Done = std::function<Status(TrainingSample)>;
     /// After each batch: tokens drawn in it, rows it had.
     using OnBatch = std::function<void(int drawn, int rows)>;
 
@@ -81,7 +81,7 @@ public:
 
 private:
     struct Seat {
-        MadeAnswer answer;
+        TrainingSample answer;
         RequestSlots slots;
         SamplingParams sampling;
         FinishRule rule;

@@ -138,10 +138,10 @@ std::optional<TokenId> PlainDecoder::drawn(const SamplingParams& sampling, Posit
     return token;
 }
 
-Result<AnswerFigures> PlainDecoder::run(const Request& request,
-                                        const OnToken& on_token,
-                                        const CancelToken* cancel,
-                                        const Clock& clock) {
+Result<AnswerStats> PlainDecoder::run(const Request& request,
+                                      const OnToken& on_token,
+                                      const CancelToken* cancel,
+                                      const Clock& clock) {
     const Position context = request.context == 0 ? context_ : std::min(request.context, context_);
     if (const Status checked = check(request, context); !checked) return checked.error();
     text_.insert(text_.end(), request.text.begin(), request.text.end());
@@ -151,22 +151,22 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
                           .answer_begin = length - request.replayed,
                           .context = context};
     const SamplingParams& sampling = request.sampling;
-    AnswerFigures figures;
+    AnswerStats stats;
     const Position unfed = length - fed_;
-    figures.prompt_tokens = unfed;
-    figures.begun = clock();
-    const auto end = [&figures](FinishReason reason) {
-        figures.finish = reason;
-        return figures;
+    stats.prompt_tokens = unfed;
+    stats.begun = clock();
+    const auto end = [&stats](FinishReason reason) {
+        stats.finish = reason;
+        return stats;
     };
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
             const auto left = static_cast<std::int32_t>(text_.size()) - fed_;
             if (feed(std::min<std::int32_t>(left, prefill_rows_), sampling, cancel) ==
                 RunOutcome::Cancelled) {
-                if (figures.generated_tokens == 0) {
-                    figures.prompt_tokens = unfed - (length - fed_);
-                    figures.prefilled = clock();
+                if (stats.generated_tokens == 0) {
+                    stats.prompt_tokens = unfed - (length - fed_);
+                    stats.prefilled = clock();
                 }
                 return end(FinishReason::Interrupted);
             }
@@ -177,7 +177,7 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
         std::optional<TokenId> token;
         if (device_draws) token = drawn(sampling, position);
         const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
-        if (figures.generated_tokens == 0) figures.prefilled = clock();
+        if (stats.generated_tokens == 0) stats.prefilled = clock();
         if (!device_draws)
             token = sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_);
         if (!token) {
@@ -185,8 +185,8 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
             return end(FinishReason::Failed);
         }
         text_.push_back(*token);
-        figures.last_token = clock();
-        if (figures.generated_tokens++ == 0) figures.first_token = figures.last_token;
+        stats.last_token = clock();
+        if (stats.generated_tokens++ == 0) stats.first_token = stats.last_token;
         const FinishReason finish = rule.after(*token, position);
         const Go go = on_token(*token);
         if (finish != FinishReason::None) return end(finish);

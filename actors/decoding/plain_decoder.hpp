@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/answer.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -54,10 +54,10 @@ public:
     /// may be nullptr.
     /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
     /// parameters, or a text that leaves no room in the context (then the text is as before).
-    Result<AnswerFigures> run(const Request& request,
-                              const OnToken& on_token,
-                              const CancelToken* cancel,
-                              const Clock& clock);
+    Result<AnswerStats> run(const Request& request,
+                            const OnToken& on_token,
+                            const CancelToken* cancel,
+                            const Clock& clock);
 
     /// Called with the part of the prompt that is processed, from 0 to 1, after each chunk of it.
     void on_prefill(std::function<void(double part)> progress) {

@@ -87,8 +87,8 @@ enum class PlantedBug : std::uint8_t {
     OutboxForgotten,
     // Repeated failures.
     PoisonForgiven,
-    SuspectsTogether,
-    PoisonTellsDraft,   // the draft gets a request again that has killed it
+    QuarantinedTogether,
+    PoisonSentToDraft,  // the draft gets a request again that has killed it
     AloneOnceIsPoison,  // although others ran beside it at the other losses
     LoadCountsAsWork,   // in the restart intensity
     ProgressUnwatched,  // of requests that run

@@ -12,14 +12,15 @@ namespace paceline {
 namespace {
 
 std::string verdict_on(const CheckResult& result, std::size_t prompt) {
-    const CheckedAnswer& answer = result.answers[prompt];
-    if (!answer.error.empty()) return "no answer: " + visible(answer.error, kLineShownBytesMax);
+    const Answer& answer = result.answers[prompt];
+    if (!answer.status.ok())
+        return "no answer: " + visible(answer.status.error().what, kLineShownBytesMax);
     return difference_text(answer.ids, result.plain[prompt].ids);
 }
 
 std::uint32_t replays_of(const CheckResult& result) {
     std::uint32_t replays = 0;
-    for (const CheckedAnswer& answer : result.answers) replays += answer.figures.replays;
+    for (const Answer& answer : result.answers) replays += answer.stats.replays;
     return replays;
 }
 
@@ -40,9 +41,9 @@ std::string line(const char* what, const std::string& value) {
 }
 
 std::string summary(const CheckResult& result) {
-    const PipelineFigures& figures = result.figures;
-    const auto count = [&figures](Counter counter) {
-        return static_cast<unsigned long long>(figures.counter(counter));
+    const PipelineStats& stats = result.stats;
+    const auto count = [&stats](Counter counter) {
+        return static_cast<unsigned long long>(stats.counter(counter));
     };
     const std::size_t wrong = differing(result);
     std::string text =
@@ -52,10 +53,9 @@ std::string summary(const CheckResult& result) {
     text += line("faults", print("%d kills, %d stalls", result.kills, result.stalls));
     text += line("recoveries", print("%llu restarts, %u answers begun anew",
                                      count(Counter::Restarts), replays_of(result)));
-    text += line(
-        "tokens/s",
-        print("%.2f, plain decoding %.2f (%.2f times)", result.pipeline_rate, result.plain_rate,
-              result.plain_rate > 0 ? result.pipeline_rate / result.plain_rate : 0.0));
+    text += line("tokens/s",
+                 print("%.2f, plain decoding %.2f (%.2f times)", stats.rate, stats.baseline_rate,
+                       stats.baseline_rate > 0 ? stats.rate / stats.baseline_rate : 0.0));
     text += line("overlap", print("draft and target both busy %.1f %% of the time",
                                   100 * result.overlap.both));
     const std::uint64_t proposed = count(counters::kTokensProposed);
@@ -72,34 +72,33 @@ std::string check_table(const CheckResult& result, const CheckTask& task) {
     std::string text =
         print("%-24s %7s %10s %10s  %s\n", "prompt", "tokens", "tokens/s", "plain", "text");
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
-        const CheckedAnswer& answer = result.answers[i];
+        const Answer& answer = result.answers[i];
         const bool loops = first_loop(result.plain[i].ids).has_value();
-        text +=
-            print("%-24.24s %7zu %10.2f %10.2f  ", visible(visible(task.prompts[i].id), 21).c_str(),
-                  answer.ids.size(), answer.rate, result.plain[i].rate);
+        text += print("%-24.24s %7zu %10.2f %10.2f  ",
+                      visible(visible(task.prompts[i].id), 21).c_str(), answer.ids.size(),
+                      answer.stats.decode_rate(), result.plain[i].stats.decode_rate());
         text += verdict_on(result, i);
-        if (answer.figures.replays > 0)
-            text += print(", begun anew %u times", answer.figures.replays);
+        if (answer.stats.replays > 0) text += print(", begun anew %u times", answer.stats.replays);
         text += loops ? ", repeats itself\n" : "\n";
     }
-    PipelineFigures figures = result.figures;
-    figures.rate = 0.0;  // the summary has it
-    return text + "\n" + summary(result) + "\n" + figures_table(figures);
+    PipelineStats stats = result.stats;
+    stats.rate = 0.0;  // the summary has it
+    return text + "\n" + summary(result) + "\n" + stats_table(stats);
 }
 
 nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
     nlohmann::json prompts = nlohmann::json::array();
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
-        const CheckedAnswer& answer = result.answers[i];
+        const Answer& answer = result.answers[i];
         nlohmann::json row{{"id", task.prompts[i].id},
                            {"equal", result.equal(i)},
                            {"tokens", answer.ids.size()},
-                           {"tokens_per_second", answer.rate},
-                           {"plain_tokens_per_second", result.plain[i].rate},
-                           {"replays", answer.figures.replays},
-                           {"batches", answer.figures.verdicts.batches},
+                           {"tokens_per_second", answer.stats.decode_rate()},
+                           {"plain_tokens_per_second", result.plain[i].stats.decode_rate()},
+                           {"replays", answer.stats.replays},
+                           {"batches", answer.stats.verdicts.batches},
                            {"loops", first_loop(result.plain[i].ids).has_value()}};
-        if (!answer.error.empty()) row["error"] = answer.error;
+        if (!answer.status.ok()) row["error"] = answer.status.error().what;
         const auto place = first_difference(answer.ids, result.plain[i].ids);
         if (place) row["first_difference"] = *place;
         prompts.push_back(std::move(row));
@@ -109,14 +108,14 @@ nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
             {"kills", result.kills},
             {"stalls", result.stalls},
             {"replays", replays_of(result)},
-            {"tokens_per_second", result.pipeline_rate},
-            {"plain_tokens_per_second", result.plain_rate},
+            {"tokens_per_second", result.stats.rate},
+            {"plain_tokens_per_second", result.stats.baseline_rate},
             {"overlap",
              {{"seconds", result.overlap.seconds},
               {"draft", result.overlap.draft},
               {"target", result.overlap.target},
               {"both", result.overlap.both}}},
-            {"figures", to_json(result.figures)},
+            {"figures", to_json(result.stats)},
             {"prompts", std::move(prompts)}};
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <fmt/core.h>
+#include <utility>
 
 #include "launch/config/methods.hpp"
 #include "launch/session/pipeline_session.hpp"
 #include "launch/session/pipeline_start.hpp"
+#include "launch/session/prompt_queue.hpp"
 
 namespace paceline {
 namespace {
@@ -14,59 +16,6 @@ namespace {
 double seconds_of(Micros time) {
     return std::chrono::duration<double>(time).count();
 }
-
-/// Asks the prompts of a session, some at a time, and keeps what comes back.
-class Asking {
-public:
-    Asking(PipelineSession& session,
-           const std::vector<std::vector<TokenId>>& prompts,
-           const CheckTask& task,
-           StageFaults& faults)
-        : session_{session}, prompts_{prompts}, task_{task}, faults_{faults} {
-        answers.resize(prompts.size());
-    }
-
-    void begin() {
-        for (int i = 0; i < task_.at_once; ++i) next();
-    }
-
-    std::vector<CheckedAnswer> answers;
-
-private:
-    void next() {
-        while (asked_ < prompts_.size()) {
-            const std::size_t index = asked_++;
-            const Result<RequestId> taken = session_.submit(order_of(index));
-            if (taken) return;
-            answers[index].error = taken.error().what;
-        }
-    }
-
-    AnswerOrder order_of(std::size_t index) {
-        AnswerOrder order;
-        order.request = task_.request;
-        order.request.text = prompts_[index];
-        order.on_token = [this, index](TokenId token) {
-            answers[index].ids.push_back(token);
-            faults_.tick(index, answers[index].ids.size(), session_);
-            return Go::On;
-        };
-        order.on_end = [this, index](const AnswerFigures& figures, const Status& status) {
-            CheckedAnswer& answer = answers[index];
-            answer.figures = figures;
-            if (!status.ok()) answer.error = status.error().what;
-            answer.rate = figures.decode_rate();
-            next();
-        };
-        return order;
-    }
-
-    PipelineSession& session_;
-    const std::vector<std::vector<TokenId>>& prompts_;
-    const CheckTask& task_;
-    StageFaults& faults_;
-    std::size_t asked_ = 0;
-};
 
 Status check_slow_stages(const FaultPlan& plan, const std::vector<PlacedProcess>& processes) {
     for (const SlowStage& slow : plan.slow) {
@@ -85,27 +34,27 @@ Status check_slow_stages(const FaultPlan& plan, const std::vector<PlacedProcess>
 }
 
 /// Tokens after the first of each, over the time that they took.
-template <class Answers>
-double rate_of(const Answers& answers) {
+double rate_of(const std::vector<Answer>& answers) {
     double tokens = 0.0;
     double seconds = 0.0;
-    for (const auto& answer : answers) {
-        if (answer.rate <= 0) continue;
+    for (const Answer& answer : answers) {
+        const double rate = answer.stats.decode_rate();
+        if (rate <= 0) continue;
         const auto behind_first = static_cast<double>(answer.ids.size() - 1);
         tokens += behind_first;
-        seconds += behind_first / answer.rate;
+        seconds += behind_first / rate;
     }
     return seconds > 0 ? tokens / seconds : 0.0;
 }
 
-double rate_at_once(const std::vector<CheckedAnswer>& answers) {
+double rate_at_once(const std::vector<Answer>& answers) {
     Micros begun = Micros::max();
     Micros ended{0};
     double tokens = 0.0;
-    for (const CheckedAnswer& answer : answers) {
+    for (const Answer& answer : answers) {
         if (answer.ids.empty()) continue;
-        begun = std::min(begun, answer.figures.begun);
-        ended = std::max(ended, answer.figures.last_token);
+        begun = std::min(begun, answer.stats.begun);
+        ended = std::max(ended, answer.stats.last_token);
         tokens += static_cast<double>(answer.ids.size());
     }
     return ended > begun ? tokens / seconds_of(ended - begun) : 0.0;
@@ -114,8 +63,8 @@ double rate_at_once(const std::vector<CheckedAnswer>& answers) {
 }  // namespace
 
 bool CheckResult::equal(std::size_t prompt) const {
-    const CheckedAnswer& answer = answers[prompt];
-    return answer.error.empty() && !first_difference(answer.ids, plain[prompt].ids);
+    const Answer& answer = answers[prompt];
+    return answer.status.ok() && !first_difference(answer.ids, plain[prompt].ids);
 }
 
 bool CheckResult::all_equal() const {
@@ -147,7 +96,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
         return s.error();
     ModelOptions plain_options = options;
     plain_options.device = to_text(target_device(config));
-    Result<std::vector<PlainAnswer>> plain =
+    Result<std::vector<Answer>> plain =
         decode_plainly(model.file, plain_options, environment, prompts.value(), task.request);
     if (!plain) return plain.error();
     CheckResult result;
@@ -166,21 +115,21 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     {
         const auto tokens = static_cast<std::size_t>(std::max(1, task.request.max_tokens));
         StageFaults faults{task.faults, prompts.value().size(), tokens};
-        Asking asking{session, prompts.value(), task, faults};
-        asking.begin();
+        PromptQueue queue{
+            prompts.value(), task.request,
+            [&](AnswerOrder order) { return session.submit(std::move(order)); },
+            [&](std::size_t index, std::size_t given) { faults.tick(index, given, session); }};
+        queue.begin(task.at_once);
         if (Status s = session.run(); !s) return s.error();
-        result.answers = std::move(asking.answers);
+        result.answers = std::move(queue.answers);
         result.kills = faults.kills();
         result.stalls = faults.stalls();
     }
-    result.figures = session.figures();
+    result.stats = session.stats();
     const Result<BusySpans> spans = spans_of_trace(session.trace_text());
     if (spans) result.overlap = overlap_of(spans.value());
-    result.plain_rate = rate_of(result.plain);
-    result.pipeline_rate =
-        task.at_once > 1 ? rate_at_once(result.answers) : rate_of(result.answers);
-    result.figures.rate = result.pipeline_rate;
-    result.figures.baseline_rate = result.plain_rate;
+    result.stats.rate = task.at_once > 1 ? rate_at_once(result.answers) : rate_of(result.answers);
+    result.stats.baseline_rate = rate_of(result.plain);
     return result;
 }
 

@@ -15,7 +15,7 @@
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/prompt_sets.hpp"
 #include "launch/session/answer_compare.hpp"
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 #include "launch/simulate/overlap.hpp"
 
 namespace paceline {
@@ -27,22 +27,15 @@ struct CheckTask {
     FaultPlan faults;
 };
 
-struct CheckedAnswer {
-    std::vector<TokenId> ids;
-    AnswerFigures figures;
-    std::string error;  // why there is no answer; empty: there is one
-    double rate = 0.0;  // tokens/s after the first one
-};
-
 struct CheckResult {
-    std::vector<PlainAnswer> plain;      // in the order of the prompts,
-    std::vector<CheckedAnswer> answers;  // and these too
-    PipelineFigures figures;
+    std::vector<Answer> plain;    // in the order of the prompts,
+    std::vector<Answer> answers;  // and these too
+    /// Its rate and baseline_rate are of all prompts: tokens after the first over their time; with
+    /// several at once `rate` is all tokens over all the time.
+    PipelineStats stats;
     Overlap overlap;
     int kills = 0;
     int stalls = 0;
-    double plain_rate = 0.0;     // of all prompts: tokens after the first over their time
-    double pipeline_rate = 0.0;  // the same; with several at once, all tokens over all the time
 
     [[nodiscard]] bool equal(std::size_t prompt) const;
     [[nodiscard]] bool all_equal() const;

@@ -98,7 +98,7 @@ std::optional<int> answer(RunSession& session, const std::string& message, bool 
     }
     if (!quiet) {
         const bool first = session.answers() == 1;
-        std::fprintf(stderr, "[%s]\n", one_line(session.last_figures(), first).c_str());
+        std::fprintf(stderr, "[%s]\n", one_line(session.last_stats(), first).c_str());
     }
     return {};
 }

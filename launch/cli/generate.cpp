@@ -260,7 +260,7 @@ Status generate(const GenerateOptions& options,
         if (!backend) return backend.error();
         progress.start();
         AnswerBatches batches{*backend.value(), job.params};
-        const auto done = [&](MadeAnswer answer) {
+        const auto done = [&](TrainingSample answer) {
             progress.answer_done();
             loops += first_loop(answer.answer()).has_value() ? 1 : 0;
             return shards.add(std::move(answer));

@@ -66,31 +66,33 @@ std::vector<SafetensorsEntry> entries_of(const ShardLayout& layout,
 
 /// One number of each answer.
 template <class Get>
-Status append_column(SafetensorsWriter& writer, const std::vector<MadeAnswer>& answers, Get get) {
+Status append_column(SafetensorsWriter& writer,
+                     const std::vector<TrainingSample>& answers,
+                     Get get) {
     std::vector<std::int32_t> column;
     column.reserve(answers.size());
-    for (const MadeAnswer& answer : answers) column.push_back(get(answer));
+    for (const TrainingSample& answer : answers) column.push_back(get(answer));
     return writer.append(column);
 }
 
 /// A vector of each answer, one after the other.
 template <class Get>
-Status append_all(SafetensorsWriter& writer, const std::vector<MadeAnswer>& answers, Get get) {
-    for (const MadeAnswer& answer : answers) {
+Status append_all(SafetensorsWriter& writer, const std::vector<TrainingSample>& answers, Get get) {
+    for (const TrainingSample& answer : answers) {
         if (Status s = writer.append(get(answer)); !s) return s;
     }
     return {};
 }
 
-std::vector<std::int64_t> begins_of(const std::vector<MadeAnswer>& answers) {
+std::vector<std::int64_t> begins_of(const std::vector<TrainingSample>& answers) {
     std::vector<std::int64_t> begins{0};
-    for (const MadeAnswer& answer : answers)
+    for (const TrainingSample& answer : answers)
         begins.push_back(begins.back() + static_cast<std::int64_t>(answer.tokens.size()));
     return begins;
 }
 
-Status append_numbers(SafetensorsWriter& writer, const std::vector<MadeAnswer>& answers) {
-    using Answer = const MadeAnswer&;
+Status append_numbers(SafetensorsWriter& writer, const std::vector<TrainingSample>& answers) {
+    using Answer = const TrainingSample&;
     if (Status s = writer.append(begins_of(answers)); !s) return s;
     if (Status s = append_all(
             writer, answers, [](Answer a) -> auto& { return a.tokens; });
@@ -108,8 +110,8 @@ Status append_numbers(SafetensorsWriter& writer, const std::vector<MadeAnswer>& 
 
 Status append_rows(SafetensorsWriter& writer,
                    const ShardLayout& layout,
-                   const std::vector<MadeAnswer>& answers) {
-    using Answer = const MadeAnswer&;
+                   const std::vector<TrainingSample>& answers) {
+    using Answer = const TrainingSample&;
     if (layout.top > 0) {
         if (Status s = append_all(
                 writer, answers, [](Answer a) -> auto& { return a.top_ids; });
@@ -163,19 +165,20 @@ Result<std::vector<AnswerTask>> AnswerShards::missing() const {
     return tasks;
 }
 
-Status AnswerShards::add(MadeAnswer answer) {
+Status AnswerShards::add(TrainingSample answer) {
     const std::int64_t shard = answer.task.index / layout_.size;
-    std::vector<MadeAnswer>& made = open_[shard];
+    std::vector<TrainingSample>& made = open_[shard];
     made.push_back(std::move(answer));
     if (made.size() < plan_.at(shard).size()) return {};
-    std::sort(made.begin(), made.end(),
-              [](const MadeAnswer& a, const MadeAnswer& b) { return a.task.index < b.task.index; });
+    std::sort(made.begin(), made.end(), [](const TrainingSample& a, const TrainingSample& b) {
+        return a.task.index < b.task.index;
+    });
     Status written = write(shard, made);
     open_.erase(shard);
     return written;
 }
 
-Status AnswerShards::write(std::int64_t shard, const std::vector<MadeAnswer>& answers) const {
+Status AnswerShards::write(std::int64_t shard, const std::vector<TrainingSample>& answers) const {
     const std::int64_t tokens = begins_of(answers).back();
     const auto count = static_cast<std::int64_t>(answers.size());
     Result<SafetensorsWriter> writer = SafetensorsWriter::create(

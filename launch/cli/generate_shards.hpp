@@ -40,17 +40,18 @@ public:
     [[nodiscard]] Result<std::vector<AnswerTask>> missing() const;
 
     /// Takes an answer; writes its shard if that is complete. Errors: System.
-    [[nodiscard]] Status add(MadeAnswer answer);
+    [[nodiscard]] Status add(TrainingSample answer);
 
     [[nodiscard]] std::string path(std::int64_t shard) const;
 
 private:
     [[nodiscard]] std::map<std::string, std::string> metadata_of(std::int64_t shard) const;
-    [[nodiscard]] Status write(std::int64_t shard, const std::vector<MadeAnswer>& answers) const;
+    [[nodiscard]] Status write(std::int64_t shard,
+                               const std::vector<TrainingSample>& answers) const;
 
     ShardLayout layout_;
-    std::map<std::int64_t, std::vector<AnswerTask>> plan_;  // by shard
-    std::map<std::int64_t, std::vector<MadeAnswer>> open_;  // of shards that are not complete
+    std::map<std::int64_t, std::vector<AnswerTask>> plan_;      // by shard
+    std::map<std::int64_t, std::vector<TrainingSample>> open_;  // of shards that are not complete
 };
 
 }  // namespace paceline

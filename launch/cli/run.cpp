@@ -281,9 +281,9 @@ int single_answer(RunSession& session,
                      session.context());
     }
     tell_other_load(load, options, environment);
-    if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_figures()).c_str());
+    if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_stats()).c_str());
     if (options.figures) {
-        if (Status s = session.print_figures(options); !s.ok())
+        if (Status s = session.print_stats(options); !s.ok())
             return report_failure(kRunCommand, s.error());
     }
     if (end.value() != FinishReason::Interrupted) return kExitOk;

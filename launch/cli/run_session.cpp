@@ -122,7 +122,7 @@ void RunSession::remember(const Turn& turn, const Answer& answer) {
     if (!chat_) return;
     std::vector<TokenId> ids = answer.ids;
     last_end_token_.reset();
-    if (answer.figures.finish == FinishReason::EndToken && !ids.empty()) {
+    if (answer.stats.finish == FinishReason::EndToken && !ids.empty()) {
         last_end_token_ = ids.back();
         ids.pop_back();
     }
@@ -188,11 +188,11 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         model_options_.device = to_text(target_device(config));
         if (!options.quiet) std::fputs(resolved.value().gpu_table.c_str(), stderr);
         const bool table = options.verbose || environment.stderr_is_terminal;
-        const RunHooks hooks{.log = &log,
-                             .trace = !options.trace_file.empty(),
-                             .told = {.table = table && !options.quiet,
-                                      .remarks = !options.quiet,
-                                      .bars = options.bars(environment)}};
+        const SessionObservers hooks{.log = &log,
+                                     .trace = !options.trace_file.empty(),
+                                     .told = {.table = table && !options.quiet,
+                                              .remarks = !options.quiet,
+                                              .bars = options.bars(environment)}};
         return make_pipeline_generator(model_->file, options.model, config, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();
@@ -225,20 +225,20 @@ Result<FinishReason> RunSession::answer(const Turn& turn) {
         if (Status s = write_stdout("\n"); !s.ok()) return s.error();
     }
 
-    Record record{answer.value().ids, figures_of(answer.value(), wanted_.request, *generator_)};
-    record.figures.model = model_->file.path();
-    if (const MergedLora* lora = model_->file.lora()) record.figures.lora = lora->path;
+    Record record{answer.value().ids, stats_of(answer.value(), wanted_.request, *generator_)};
+    record.stats.model = model_->file.path();
+    if (const MergedLora* lora = model_->file.lora()) record.stats.lora = lora->path;
     const Device device = device_of(model_options_);
-    record.figures.dtype = dtype_in_memory(model_->file, model_options_.dtype, device);
-    record.figures.kv_dtype = name(kv_type(model_options_, device));
-    record.figures.exact = device.exact;
-    record.figures.load_seconds = load_seconds_;
-    record.pipeline = generator_->pipeline_figures();
-    if (record.pipeline) record.pipeline->rate = record.figures.answer.decode_rate();
-    log_->info("answer: " + one_line(record.figures));
+    record.stats.dtype = dtype_in_memory(model_->file, model_options_.dtype, device);
+    record.stats.kv_dtype = name(kv_type(model_options_, device));
+    record.stats.exact = device.exact;
+    record.stats.load_seconds = load_seconds_;
+    record.pipeline = generator_->pipeline_stats();
+    if (record.pipeline) record.pipeline->rate = record.stats.answer.decode_rate();
+    log_->info("answer: " + one_line(record.stats));
     records_.push_back(std::move(record));
     remember(turn, answer.value());
-    return answer.value().figures.finish;
+    return answer.value().stats.finish;
 }
 
 /// The first `tokens` of the last answer once more; tokens/s after the first.
@@ -259,7 +259,7 @@ Result<double> RunSession::rate_again(Generator& generator, std::size_t tokens) 
                      "the answer differs from plain decoding's; please report this, with the "
                      "command"};
     }
-    return answer.value().figures.decode_rate();
+    return answer.value().stats.decode_rate();
 }
 
 /// Pairs of both, in turn: one shot of each says little on a machine whose speed drifts. The stages have
@@ -270,7 +270,7 @@ Status RunSession::compare_with_plain() {
     Result<std::unique_ptr<Generator>> plain =
         make_plain_generator(model_->file, model_options_, bars_);
     if (!plain) return plain.error();
-    PipelineFigures& figures = *records_.back().pipeline;
+    PipelineStats& stats = *records_.back().pipeline;
     const std::size_t tokens = std::min(records_.back().ids.size(), kTokens);
     double plain_rates = 0.0;
     for (int pair = 0; pair < kPairs && !cancel_->cancelled(); ++pair) {
@@ -284,21 +284,21 @@ Status RunSession::compare_with_plain() {
         const double plain_rate = plain_first ? one.value() : two.value();
         const double own_rate = plain_first ? two.value() : one.value();
         if (plain_rate <= 0 || own_rate <= 0) continue;  // an answer of one token
-        figures.times_plain.push_back(own_rate / plain_rate);
+        stats.times_plain.push_back(own_rate / plain_rate);
         plain_rates += plain_rate;
     }
-    if (!figures.times_plain.empty())
-        figures.baseline_rate = plain_rates / static_cast<double>(figures.times_plain.size());
+    if (!stats.times_plain.empty())
+        stats.baseline_rate = plain_rates / static_cast<double>(stats.times_plain.size());
     return {};
 }
 
-Status RunSession::print_figures(const RunOptions& options) {
+Status RunSession::print_stats(const RunOptions& options) {
     Record& record = records_.back();
     PACE_CHECK(record.pipeline.has_value(), "a pipeline has figures");
     if (options.baseline && !record.ids.empty()) {
         if (Status s = compare_with_plain(); !s.ok()) return s;
     }
-    std::fputs(figures_table(*record.pipeline).c_str(), stderr);
+    std::fputs(stats_table(*record.pipeline).c_str(), stderr);
     return {};
 }
 
@@ -330,9 +330,9 @@ std::string RunSession::ids_json(bool chat) const {
 std::string RunSession::stats_json(bool chat) const {
     nlohmann::json all = nlohmann::json::array();
     for (const Record& record : records_) {
-        nlohmann::json figures = to_json(record.figures);
-        if (record.pipeline) figures["pipeline"] = to_json(*record.pipeline);
-        all.push_back(std::move(figures));
+        nlohmann::json stats = to_json(record.stats);
+        if (record.pipeline) stats["pipeline"] = to_json(*record.pipeline);
+        all.push_back(std::move(stats));
     }
     return json_text(chat ? all : all.at(0), 2) + "\n";
 }

@@ -11,9 +11,9 @@
 #include "launch/base/interrupt.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/load/load_model.hpp"
-#include "launch/session/answer.hpp"
-#include "launch/session/figures.hpp"
 #include "launch/session/generator.hpp"
+#include "launch/session/run_stats.hpp"
+#include "launch/session/stream_answer.hpp"
 #include "model/tokenizer/chat_template.hpp"
 
 namespace paceline {
@@ -53,7 +53,7 @@ public:
     /// The table of the last answer on stderr, for --figures; with --baseline the beginning of the answer is
     /// decoded again several times, by plain decoding and by the pipeline in turn. Errors: those of plain
     /// decoding; Protocol if the texts differ although the acceptance rule is exact, which is a bug.
-    [[nodiscard]] Status print_figures(const RunOptions& options);
+    [[nodiscard]] Status print_stats(const RunOptions& options);
 
     /// Forgets the conversation.
     void reset();
@@ -62,7 +62,7 @@ public:
     [[nodiscard]] const std::string& system() const { return system_; }
 
     [[nodiscard]] Interrupt& interrupt() { return *interrupt_; }
-    [[nodiscard]] const Figures& last_figures() const { return records_.back().figures; }
+    [[nodiscard]] const RunStats& last_stats() const { return records_.back().stats; }
     [[nodiscard]] std::size_t answers() const { return records_.size(); }
     [[nodiscard]] bool has_answers() const { return !records_.empty(); }
     [[nodiscard]] int context() const { return context_; }
@@ -79,8 +79,8 @@ public:
 private:
     struct Record {
         std::vector<TokenId> ids;
-        Figures figures;
-        std::optional<PipelineFigures> pipeline = {};
+        RunStats stats;
+        std::optional<PipelineStats> pipeline = {};
     };
     [[nodiscard]] Status compare_with_plain();
     [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;

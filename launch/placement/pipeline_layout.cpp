@@ -140,9 +140,9 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
                               : Micros{supervision.hang_limit * hops + supervision.stop_grace};
     // A job that hung may take as long as a start (inherited_jobs()) before it counts as hung again.
     if (supervision.hang_limit.count() != 0) {
-        plan.draft_trials = {
-            .trial = Micros{2 * supervision.hang_limit},
-            .silent_trial = Micros{supervision.start_limit + 2 * supervision.hang_limit}};
+        plan.draft_quarantine = {
+            .clear_after = Micros{2 * supervision.hang_limit},
+            .clear_silent_after = Micros{supervision.start_limit + 2 * supervision.hang_limit}};
     }
     const bool others_propose = placement.correct().has_value() || !placement.exits().empty();
     // The first segment sets everything going, so it learns of a request last.

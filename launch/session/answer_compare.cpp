@@ -31,27 +31,27 @@ std::optional<std::size_t> first_loop(std::span<const TokenId> text, std::size_t
     return {};
 }
 
-Result<std::vector<PlainAnswer>> decode_plainly(const ModelFile& file,
-                                                const ModelOptions& model,
-                                                const Environment& environment,
-                                                const std::vector<std::vector<TokenId>>& prompts,
-                                                Request request) {
+Result<std::vector<Answer>> decode_plainly(const ModelFile& file,
+                                           const ModelOptions& model,
+                                           const Environment& environment,
+                                           const std::vector<std::vector<TokenId>>& prompts,
+                                           Request request) {
     Result<std::unique_ptr<Generator>> generator =
         make_plain_generator(file, model, bars_on(environment));
     if (!generator) return generator.error();
-    std::vector<PlainAnswer> answers;
+    std::vector<Answer> answers;
     const CancelToken never;
     for (const std::vector<TokenId>& prompt : prompts) {
-        PlainAnswer answer;
+        Answer answer;
         const auto keep = [&answer](TokenId token) {
             answer.ids.push_back(token);
             return Go::On;
         };
         generator.value()->reset();
         request.text = prompt;
-        Result<AnswerFigures> figures = generator.value()->run(request, keep, never);
-        if (!figures) return figures.error();
-        answer.rate = figures.value().decode_rate();
+        Result<AnswerStats> stats = generator.value()->run(request, keep, never);
+        if (!stats) return stats.error();
+        answer.stats = stats.value();
         answers.push_back(std::move(answer));
     }
     return answers;

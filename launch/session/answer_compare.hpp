@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/decoding/answer.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/load/load_model.hpp"
@@ -27,14 +28,9 @@ namespace paceline {
 [[nodiscard]] std::optional<std::size_t> first_loop(std::span<const TokenId> text,
                                                     std::size_t length = 20);
 
-struct PlainAnswer {
-    std::vector<TokenId> ids;
-    double rate = 0.0;  // tokens/s after the first one
-};
-
 /// Plain decoding of all prompts as `request` says but for its text, one after the other, in this
 /// process on all its cores; the model is unloaded again. Errors: those of make_plain_generator() and Generator::run().
-[[nodiscard]] Result<std::vector<PlainAnswer>> decode_plainly(
+[[nodiscard]] Result<std::vector<Answer>> decode_plainly(
     const ModelFile& file,
     const ModelOptions& model,
     const Environment& environment,

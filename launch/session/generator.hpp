@@ -20,8 +20,8 @@
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/load_model.hpp"
-#include "launch/session/figures.hpp"
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
+#include "launch/session/run_stats.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {
@@ -36,9 +36,9 @@ public:
     /// Appends request.text to the text and generates until the request's limits, the callback or
     /// `cancel` end it. A context of 0 is the generator's; gamma, acceptance and reuse are its own.
     /// Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
-    virtual Result<AnswerFigures> run(const Request& request,
-                                      const PlainDecoder::OnToken& on_token,
-                                      const CancelToken& cancel) = 0;
+    virtual Result<AnswerStats> run(const Request& request,
+                                    const PlainDecoder::OnToken& on_token,
+                                    const CancelToken& cancel) = 0;
 
     [[nodiscard]] virtual Position text_tokens() const = 0;  // prompts and answers so far
     [[nodiscard]] virtual Position context() const = 0;
@@ -51,7 +51,7 @@ public:
     /// where nothing is traced.
     [[nodiscard]] virtual std::string trace_text() const { return {}; }
     /// What the stages did during the last run; nothing where there are none.
-    [[nodiscard]] virtual std::optional<PipelineFigures> pipeline_figures() const { return {}; }
+    [[nodiscard]] virtual std::optional<PipelineStats> pipeline_stats() const { return {}; }
 };
 
 /// What a starting pipeline prints on stderr.
@@ -62,7 +62,7 @@ struct Told {
 };
 
 /// What a command wants to know about a pipeline while it runs.
-struct RunHooks {
+struct SessionObservers {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
     Told told = {};
@@ -81,6 +81,6 @@ struct RunHooks {
     const ModelFile& file,
     const ModelOptions& options,
     const PipelineConfig& config,
-    const RunHooks& hooks);
+    const SessionObservers& hooks);
 
 }  // namespace paceline

@@ -13,14 +13,12 @@ public:
     explicit PipelineGenerator(std::unique_ptr<PipelineSession> session)
         : session_{std::move(session)} {}
 
-    Result<AnswerFigures> run(const Request& request,
-                              const PlainDecoder::OnToken& on_token,
-                              const CancelToken& cancel) override {
-        AnswerFigures figures;
-        Status answered;
-        AnswerOrder order;
+    Result<AnswerStats> run(const Request& request,
+                            const PlainDecoder::OnToken& on_token,
+                            const CancelToken& cancel) override {
+        Answer answer;
+        AnswerOrder order = order_into(answer, request);
         order.continues = request_;
-        order.request = request;
         const auto begun = std::chrono::steady_clock::now();
         bool prefill = true;
         order.on_token = [&](TokenId token) {
@@ -35,23 +33,20 @@ public:
             }
             return cancel.cancelled();
         };
-        order.on_end = [&](const AnswerFigures& cost, const Status& status) {
-            figures = cost;
-            answered = status;
-        };
-        session_->reset_figures();
+        session_->reset_stats();
         const Result<RequestId> taken = session_->submit(std::move(order));
         if (!taken) return taken.error();
         request_ = taken.value();
         if (Status ended = session_->run(); !ended) return ended.error();
-        if (!answered) return answered.error();
-        const bool cut = figures.finish == FinishReason::Interrupted && prefill;
-        if (!cut || figures.begun.count() == 0) return figures;
+        if (!answer.status) return answer.status.error();
+        AnswerStats& stats = answer.stats;
+        const bool cut = stats.finish == FinishReason::Interrupted && prefill;
+        if (!cut || stats.begun.count() == 0) return stats;
         // The conductor learns of a prefill when it is over, never of one that was cancelled.
-        figures.prompt_tokens = std::min(figures.prompt_tokens, session_->prefilled_rows());
-        figures.prefilled = figures.begun + std::chrono::duration_cast<std::chrono::microseconds>(
-                                                std::chrono::steady_clock::now() - begun);
-        return figures;
+        stats.prompt_tokens = std::min(stats.prompt_tokens, session_->prefilled_rows());
+        stats.prefilled = stats.begun + std::chrono::duration_cast<std::chrono::microseconds>(
+                                            std::chrono::steady_clock::now() - begun);
+        return stats;
     }
 
     [[nodiscard]] Position text_tokens() const override {
@@ -67,8 +62,8 @@ public:
     }
     [[nodiscard]] GeneratorTraits traits() const override { return session_->traits(); }
     [[nodiscard]] std::string trace_text() const override { return session_->trace_text(); }
-    [[nodiscard]] std::optional<PipelineFigures> pipeline_figures() const override {
-        return session_->figures();
+    [[nodiscard]] std::optional<PipelineStats> pipeline_stats() const override {
+        return session_->stats();
     }
 
 private:
@@ -82,7 +77,7 @@ private:
 Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file,
                                                            const ModelOptions& options,
                                                            const PipelineConfig& config,
-                                                           const RunHooks& hooks) {
+                                                           const SessionObservers& hooks) {
     Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
         file, options, config, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
     if (!session) return session.error();

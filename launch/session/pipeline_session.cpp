@@ -75,9 +75,9 @@ public:
         order.request.acceptance = config_.acceptance;
         if (order.request.context == 0) order.request.context = plan_.context;
         const auto on_end = std::exchange(order.on_end, nullptr);
-        order.on_end = [this, on_end](const AnswerFigures& figures, const Status& status) {
-            tally_.add(figures.verdicts);
-            if (on_end) on_end(figures, status);  // may submit another one
+        order.on_end = [this, on_end](const AnswerStats& stats, const Status& status) {
+            tally_.add(stats.verdicts);
+            if (on_end) on_end(stats, status);  // may submit another one
             if (--open_ == 0 && running_) conductor_.leave();
         };
         ++open_;  // before: the order may end at once
@@ -132,19 +132,19 @@ public:
         return outcome.get();
     }
 
-    [[nodiscard]] PipelineFigures figures() const {
-        PipelineFigures figures;
-        figures.method = config_.name;
-        figures.seconds = seconds_;
-        figures.verdicts = tally_;
-        figures.accounts = accounts_of(config_);
+    [[nodiscard]] PipelineStats stats() const {
+        PipelineStats stats;
+        stats.method = config_.name;
+        stats.seconds = seconds_;
+        stats.verdicts = tally_;
+        stats.metrics = metrics_of(config_);
         if (config_.self_draft)
-            figures.self_draft = self_draft_view(model_, config_.self_draft->auto_off,
-                                                 config_.self_draft->short_list);
+            stats.self_draft = self_draft_view(model_, config_.self_draft->auto_off,
+                                               config_.self_draft->short_list);
         if (config_.draft && (config_.draft->searches() || config_.draft->is_tapped()))
-            figures.draft_skip = DraftSkipView{.layers = model_.layers};
+            stats.draft_skip = DraftSkipView{.layers = model_.layers};
         for (const PlacedProcess& process : plan_.placement.processes)
-            figures.processes.push_back({.name = process.name});
+            stats.processes.push_back({.name = process.name});
         const auto hosted_segments = [&](const PlacedProcess& process) {
             return static_cast<std::uint64_t>(std::count_if(
                 process.stages.begin(), process.stages.end(),
@@ -152,26 +152,26 @@ public:
         };
         for (const StageRecord& record : supervisor_->records()) {
             const Counts grown = growth_of(record);
-            for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += grown[i];
+            for (std::size_t i = 0; i < kCounters; ++i) stats.counters[i] += grown[i];
             // The newest incarnation of the first segment's process is the last one in this list.
-            if (figures.self_draft && record.id == StageId{1})
-                figures.self_draft->gauges = record.telemetry.snapshot().gauges;
-            if (figures.draft_skip &&
+            if (stats.self_draft && record.id == StageId{1})
+                stats.self_draft->gauges = record.telemetry.snapshot().gauges;
+            if (stats.draft_skip &&
                 record.id == plan_.placement.process_of(*plan_.placement.draft()).id())
-                figures.draft_skip->gauges = record.telemetry.snapshot().gauges;
+                stats.draft_skip->gauges = record.telemetry.snapshot().gauges;
             const auto of = [&](Counter c) { return grown[static_cast<std::size_t>(c)]; };
-            for (std::size_t p = 0; p < figures.processes.size(); ++p) {
+            for (std::size_t p = 0; p < stats.processes.size(); ++p) {
                 const PlacedProcess& process = plan_.placement.processes[p];
                 if (process.id() != record.id) continue;
-                figures.processes[p].busy += share(of(Counter::JobMicros));
+                stats.processes[p].busy += share(of(Counter::JobMicros));
                 // A wait that began before run() counts when it ends.
-                figures.processes[p].waiting +=
+                stats.processes[p].waiting +=
                     std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
                 if (record.id == StageId{1})
-                    figures.target_forwards += of(counters::kBatches) / hosted_segments(process);
+                    stats.target_forwards += of(counters::kBatches) / hosted_segments(process);
             }
         }
-        return figures;
+        return stats;
     }
 
     /// Every segment counts each row; one that was replaced counts again.
@@ -182,7 +182,7 @@ public:
         return static_cast<std::int32_t>(rows / static_cast<std::uint64_t>(config_.segments()));
     }
 
-    void reset_figures() {
+    void reset_stats() {
         tally_ = {};
         seconds_ = 0.0;
         before_.clear();
@@ -249,7 +249,7 @@ private:
         };
         return plan;
     }
-    /// What an incarnation has counted since reset_figures().
+    /// What an incarnation has counted since reset_stats().
     [[nodiscard]] Counts growth_of(const StageRecord& record) const {
         Counts counts = record.telemetry.snapshot().counters;
         const auto before = before_.find({record.id, record.epoch});
@@ -273,7 +273,7 @@ private:
     RunLog& log_;
     std::string table_;
     VerdictTally tally_;                    // of the answers that have ended
-    std::map<Incarnation, Counts> before_;  // at the last reset_figures()
+    std::map<Incarnation, Counts> before_;  // at the last reset_stats()
     double seconds_ = 0.0;
     std::mutex door_;  // of who runs the loop; what the loop touches belongs to that thread
     bool running_ = false;
@@ -298,7 +298,7 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     if (!started) return started.error();
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
                                        file.config(), *options.log);
-    impl->exclusively([&] { impl->reset_figures(); });
+    impl->exclusively([&] { impl->reset_stats(); });
     if (options.told.table) std::fputs(impl->table().c_str(), stderr);
     if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);
     return std::unique_ptr<PipelineSession>{new PipelineSession{std::move(impl)}};
@@ -328,11 +328,11 @@ Position PipelineSession::context() const {
 GeneratorTraits PipelineSession::traits() const {
     return impl_->exclusively([&] { return impl_->traits(); });
 }
-PipelineFigures PipelineSession::figures() const {
-    return impl_->exclusively([&] { return impl_->figures(); });
+PipelineStats PipelineSession::stats() const {
+    return impl_->exclusively([&] { return impl_->stats(); });
 }
-void PipelineSession::reset_figures() {
-    impl_->exclusively([&] { impl_->reset_figures(); });
+void PipelineSession::reset_stats() {
+    impl_->exclusively([&] { impl_->reset_stats(); });
 }
 std::int32_t PipelineSession::prefilled_rows() const {
     return impl_->exclusively([&] { return impl_->prefilled_rows(); });

@@ -3,7 +3,7 @@
 //     auto session = PipelineSession::open(file, model, config, {.log = &log, .requests = 8});
 //     session->submit(order); session->submit(order); ...   // order.request: see submit()
 //     session->run();                                       // until all of them have ended
-//     session->text(id), session->figures(), session->stages(), session->trace_text()
+//     session->text(id), session->stats(), session->stages(), session->trace_text()
 //
 // Owns the stages: they end with it. The callbacks of an order are called inside run(), on its
 // thread; they may submit, cancel, kill processes of stages(), and throw nothing. run() ends:
@@ -27,7 +27,7 @@
 #include "launch/base/run_log.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/session/generator.hpp"
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -77,10 +77,10 @@ public:
 
     [[nodiscard]] Position context() const;  // of one request
     [[nodiscard]] GeneratorTraits traits() const;
-    /// What happened since the session was opened or reset_figures() was called; time counts
+    /// What happened since the session was opened or reset_stats() was called; time counts
     /// inside run() only, verdicts when their answer has ended.
-    [[nodiscard]] PipelineFigures figures() const;
-    void reset_figures();
+    [[nodiscard]] PipelineStats stats() const;
+    void reset_stats();
     /// Rows of prompts that the target has processed since then; also inside run().
     [[nodiscard]] std::int32_t prefilled_rows() const;
     [[nodiscard]] std::vector<SessionProcess> stages() const;

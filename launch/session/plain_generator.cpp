@@ -19,9 +19,9 @@ public:
     PlainGenerator(std::unique_ptr<Backend> backend, PlainDecoder decoder, int threads)
         : backend_{std::move(backend)}, decoder_{std::move(decoder)}, threads_{threads} {}
 
-    Result<AnswerFigures> run(const Request& request,
-                              const PlainDecoder::OnToken& on_token,
-                              const CancelToken& cancel) override {
+    Result<AnswerStats> run(const Request& request,
+                            const PlainDecoder::OnToken& on_token,
+                            const CancelToken& cancel) override {
         return decoder_.run(request, on_token, &cancel, steady_now);
     }
 

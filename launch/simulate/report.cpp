@@ -46,11 +46,11 @@ std::string SimulateReport::last_text() const {
         visible(made.method + ", settings " + settings_text(made.settings), kLineShownBytesMax) +
         "\n";
     for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
-        const SimulatedAnswer& answer = made.run.answers[i];
+        const Answer& answer = made.run.answers[i];
         char line[256];
         std::snprintf(line, sizeof line, "  %-24.24s %5zu tokens %9.2f tokens/s",
                       visible(visible(prompts_[i].id), 21).c_str(), answer.ids.size(),
-                      answer.figures.decode_rate());
+                      answer.stats.decode_rate());
         text += line;
         if (first_loop(answer.ids)) text += "  repeats itself";
         if (!plain_.empty()) {
@@ -59,13 +59,13 @@ std::string SimulateReport::last_text() const {
         }
         text += "\n";
     }
-    text += "simulated: " + fixed(made.run.rate, 2) + " tokens/s, " + fixed(made.run.seconds, 3) +
-            " s, draft and target both busy " + fixed(100 * made.run.overlap.both, 1) +
-            " % of the time\n";
+    text += "simulated: " + fixed(made.run.stats.rate, 2) + " tokens/s, " +
+            fixed(made.run.stats.seconds, 3) + " s, draft and target both busy " +
+            fixed(100 * made.run.overlap.both, 1) + " % of the time\n";
     if (baseline_ > 0.0)
-        text += "times plain decoding: " + fixed(made.run.rate / baseline_, 2) +
+        text += "times plain decoding: " + fixed(made.run.stats.rate / baseline_, 2) +
                 " (plain: " + fixed(baseline_, 2) + " tokens/s on one device, simulated)\n";
-    return text + figures_table(made.run.figures) + "\n";
+    return text + stats_table(made.run.stats) + "\n";
 }
 
 std::string SimulateReport::sweep_table() const {
@@ -77,11 +77,11 @@ std::string SimulateReport::sweep_table() const {
     for (const SimulatedCase& made : cases_) {
         const Overlap& overlap = made.run.overlap;
         text += "| " + markdown_cell(settings_text(made.settings)) + " | " +
-                fixed(made.run.rate, 2) + " | " +
-                fixed(made.run.figures.verdicts.mean_acceptance_length(), 2) + " | " +
+                fixed(made.run.stats.rate, 2) + " | " +
+                fixed(made.run.stats.verdicts.mean_acceptance_length(), 2) + " | " +
                 fixed(100 * overlap.draft, 0) + " % | " + fixed(100 * overlap.target, 0) + " % | " +
                 fixed(100 * overlap.both, 0) + " % |";
-        if (baseline_ > 0.0) text += " " + fixed(made.run.rate / baseline_, 2) + " |";
+        if (baseline_ > 0.0) text += " " + fixed(made.run.stats.rate / baseline_, 2) + " |";
         text += "\n";
     }
     return text;
@@ -92,27 +92,27 @@ std::string SimulateReport::json_text() const {
     for (const SimulatedCase& made : cases_) {
         nlohmann::json one{{"method", made.method},
                            {"settings", nlohmann::json::object()},
-                           {"tokens_per_second", made.run.rate},
-                           {"seconds", made.run.seconds},
+                           {"tokens_per_second", made.run.stats.rate},
+                           {"seconds", made.run.stats.seconds},
                            {"overlap",
                             {{"draft", made.run.overlap.draft},
                              {"target", made.run.overlap.target},
                              {"both", made.run.overlap.both}}},
-                           {"figures", to_json(made.run.figures)},
+                           {"figures", to_json(made.run.stats)},
                            {"prompts", nlohmann::json::array()}};
         if (baseline_ > 0.0) {
             one["plain_tokens_per_second"] = baseline_;
-            one["times_plain"] = made.run.rate / baseline_;
+            one["times_plain"] = made.run.stats.rate / baseline_;
         }
         for (const Setting& setting : made.settings) one["settings"][setting.key] = setting.value;
         for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
-            const SimulatedAnswer& answer = made.run.answers[i];
+            const Answer& answer = made.run.answers[i];
             nlohmann::json row{{"id", prompts_[i].id},
                                {"tokens", answer.ids.size()},
-                               {"tokens_per_second", answer.figures.decode_rate()},
-                               {"batches", answer.figures.verdicts.batches},
-                               {"proposed", answer.figures.verdicts.candidates},
-                               {"accepted", answer.figures.verdicts.accepted},
+                               {"tokens_per_second", answer.stats.decode_rate()},
+                               {"batches", answer.stats.verdicts.batches},
+                               {"proposed", answer.stats.verdicts.candidates},
+                               {"accepted", answer.stats.verdicts.accepted},
                                {"loops", first_loop(answer.ids).has_value()},
                                {"ids", answer.ids}};
             if (!plain_.empty()) row["equal"] = equal(made, i);

@@ -23,7 +23,7 @@ struct SimulatedCase {
 class SimulateReport {
 public:
     /// `plain` in the order of the prompts; empty: nothing is compared. Both must outlive it.
-    SimulateReport(const std::vector<Prompt>& prompts, const std::vector<PlainAnswer>& plain)
+    SimulateReport(const std::vector<Prompt>& prompts, const std::vector<Answer>& plain)
         : prompts_{prompts}, plain_{plain} {}
 
     /// Simulated tokens/s of plain decoding, to compare with; 0: not simulated.
@@ -40,7 +40,7 @@ private:
     [[nodiscard]] bool equal(const SimulatedCase& made, std::size_t prompt) const;
 
     const std::vector<Prompt>& prompts_;
-    const std::vector<PlainAnswer>& plain_;
+    const std::vector<Answer>& plain_;
     double baseline_ = 0.0;
     std::vector<SimulatedCase> cases_;
 };

@@ -169,7 +169,7 @@ struct Common {
     StageTimingOptions timing;
     PartsSearch parts;
     Environment environment;
-    std::vector<PlainAnswer> plain;  // empty: nothing is compared
+    std::vector<Answer> plain;  // empty: nothing is compared
 };
 
 /// The model, what it is asked, and how an answer is made.
@@ -305,7 +305,7 @@ Result<double> plain_rate(const SimulateOptions& options, const Common& common) 
         simulate(common.file, options.model, config.value(), common.costs, options.costs_file,
                  timing, common.task);
     if (!run) return run.error();
-    return run.value().rate;
+    return run.value().stats.rate;
 }
 
 Result<bool> simulate_all(const SimulateOptions& options, const Environment& environment) {
@@ -332,8 +332,8 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
     if (!common) return common.error();
     const SimulateTask& task = common.value().task;
     if (options.check) {
-        Result<std::vector<PlainAnswer>> plain = decode_plainly(
-            common.value().file, options.model, environment, task.prompts, task.request);
+        Result<std::vector<Answer>> plain = decode_plainly(common.value().file, options.model,
+                                                           environment, task.prompts, task.request);
         if (!plain) return plain.error();
         common.value().plain = std::move(plain).value();
     }

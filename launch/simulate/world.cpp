@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <numeric>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
@@ -14,6 +15,7 @@
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/placement.hpp"
 #include "launch/placement/stage_assignment.hpp"
+#include "launch/session/prompt_queue.hpp"
 #include "launch/session/stage_actors.hpp"
 #include "launch/simulate/cost_names.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -162,57 +164,6 @@ Result<Parts> make_parts(const ModelFile& file,
     return parts;
 }
 
-/// Hands the prompts to the conductor, `at_once` at a time, and keeps what comes back.
-class Asking {
-public:
-    Asking(const SimulateTask& task,
-           const PipelineConfig& config,
-           Position context,
-           ConductorActor& conductor)
-        : task_{task}, config_{config}, context_{context}, conductor_{conductor} {
-        answers.resize(task.prompts.size());
-    }
-
-    void begin() {
-        for (int i = 0; i < task_.at_once; ++i) next();
-    }
-    [[nodiscard]] bool over() const { return error || ended_ == answers.size(); }
-
-    std::vector<SimulatedAnswer> answers;
-    std::optional<Error> error;
-
-private:
-    void next() {
-        if (asked_ == answers.size() || error) return;
-        const std::size_t index = asked_++;
-        AnswerOrder order;
-        order.request = task_.request;
-        order.request.text = task_.prompts[index];
-        order.request.gamma = config_.gamma();
-        order.request.acceptance = config_.acceptance;
-        order.request.context = context_;
-        order.on_token = [this, index](TokenId token) {
-            answers[index].ids.push_back(token);
-            return Go::On;
-        };
-        order.on_end = [this, index](const AnswerFigures& figures, const Status& status) {
-            answers[index].figures = figures;
-            if (!status.ok() && !error) error = status.error();
-            ++ended_;
-            next();
-        };
-        const Result<RequestId> taken = conductor_.submit(std::move(order));
-        if (!taken && !error) error = taken.error();
-    }
-
-    const SimulateTask& task_;
-    const PipelineConfig& config_;
-    Position context_;
-    ConductorActor& conductor_;
-    std::size_t asked_ = 0;
-    std::size_t ended_ = 0;
-};
-
 /// Tokens of prompt and answer together: of the longest prompt.
 Result<Position> context_for(const SimulateTask& task,
                              const ModelOptions& model,
@@ -235,60 +186,58 @@ void add_rates(SimulatedRun& run, int at_once) {
     double decoding = 0.0;
     double behind_first = 0.0;
     double tokens = 0.0;
-    for (const SimulatedAnswer& answer : run.answers) {
-        begun = std::min(begun, answer.figures.begun);
-        ended = std::max(ended, answer.figures.last_token);
-        tokens += answer.figures.generated_tokens;
-        if (answer.figures.generated_tokens < 2) continue;
-        behind_first += answer.figures.generated_tokens - 1;
-        decoding += seconds_of(answer.figures.decode_time());
+    for (const Answer& answer : run.answers) {
+        begun = std::min(begun, answer.stats.begun);
+        ended = std::max(ended, answer.stats.last_token);
+        tokens += answer.stats.generated_tokens;
+        if (answer.stats.generated_tokens < 2) continue;
+        behind_first += answer.stats.generated_tokens - 1;
+        decoding += seconds_of(answer.stats.decode_time());
     }
-    if (ended > begun) run.seconds = seconds_of(ended - begun);
+    if (ended > begun) run.stats.seconds = seconds_of(ended - begun);
     if (at_once > 1) {
-        run.rate = run.seconds > 0 ? tokens / run.seconds : 0.0;
+        run.stats.rate = run.stats.seconds > 0 ? tokens / run.stats.seconds : 0.0;
     } else {
-        run.rate = decoding > 0 ? behind_first / decoding : 0.0;
+        run.stats.rate = decoding > 0 ? behind_first / decoding : 0.0;
     }
 }
 
-void add_figures(SimulatedRun& run,
-                 const SimWorld& world,
-                 const PipelineConfig& config,
-                 const ModelConfig& model,
-                 const Placement& placement) {
-    PipelineFigures& figures = run.figures;
-    figures.method = config.name;
-    figures.seconds = run.seconds;
-    figures.rate = run.rate;
-    for (const SimulatedAnswer& answer : run.answers) figures.verdicts.add(answer.figures.verdicts);
-    figures.accounts = accounts_of(config);
+void add_stats(SimulatedRun& run,
+               const SimWorld& world,
+               const PipelineConfig& config,
+               const ModelConfig& model,
+               const Placement& placement) {
+    PipelineStats& stats = run.stats;
+    stats.method = config.name;
+    for (const Answer& answer : run.answers) stats.verdicts.add(answer.stats.verdicts);
+    stats.metrics = metrics_of(config);
     // Its cost tables charge drafts the whole head.
     if (config.self_draft)
-        figures.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
+        stats.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
     if (config.draft && (config.draft->searches() || config.draft->is_tapped()))
-        figures.draft_skip = DraftSkipView{.layers = model.layers};
+        stats.draft_skip = DraftSkipView{.layers = model.layers};
     for (const auto& process : world.incarnations()) {
         const auto& counted = process->counters();
-        for (std::size_t i = 0; i < kCounters; ++i) figures.counters[i] += counted[i];
+        for (std::size_t i = 0; i < kCounters; ++i) stats.counters[i] += counted[i];
         if (process->id() == kConductor) continue;
         const auto& hosted = process->spec().process.actors;
         const auto draft = placement.draft();
-        if (figures.draft_skip && draft && std::count(hosted.begin(), hosted.end(), *draft) > 0)
-            figures.draft_skip->gauges = process->gauges();
+        if (stats.draft_skip && draft && std::count(hosted.begin(), hosted.end(), *draft) > 0)
+            stats.draft_skip->gauges = process->gauges();
         if (process->id() == StageId{1}) {
-            if (figures.self_draft) figures.self_draft->gauges = process->gauges();
+            if (stats.self_draft) stats.self_draft->gauges = process->gauges();
             // Every segment counts the batches that go through its own layers.
             const auto& actors = process->spec().process.actors;
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
                 return placement.stage(id).role == StageRole::Segment;
             });
-            figures.target_forwards = counted[static_cast<std::size_t>(counters::kBatches)] /
-                                      static_cast<std::uint64_t>(segments);
+            stats.target_forwards = counted[static_cast<std::size_t>(counters::kBatches)] /
+                                    static_cast<std::uint64_t>(segments);
         }
-        const double busy = run.seconds > 0
-                                ? static_cast<double>(process->busy().count()) / 1e9 / run.seconds
+        const double busy = stats.seconds > 0
+                                ? static_cast<double>(process->busy().count()) / 1e9 / stats.seconds
                                 : 0.0;
-        figures.processes.push_back(
+        stats.processes.push_back(
             {.name = process->spec().name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
     }
 }
@@ -305,13 +254,13 @@ std::string trace_of(const SimWorld& world) {
     return trace_file_text(traces);
 }
 
-Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const Asking& asking) {
+Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const PromptQueue& queue) {
     if (world.violation())
         return Error{Errc::Protocol, "the simulated pipeline broke a rule: " + *world.violation()};
     if (world.gave_up()) return *world.gave_up();
     if (timing.error()) return *timing.error();
-    if (asking.error) return *asking.error;
-    if (asking.over()) return {};
+    if (queue.first_error()) return *queue.first_error();
+    if (queue.over()) return {};
     return Error{Errc::Protocol,
                  fmt::format("the simulated pipeline came to a standstill after {} s",
                              world.now().count() / 1'000'000'000)};
@@ -351,16 +300,21 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
     ConductorActor conductor{conductor_plan(placement, config.supervision),
                              file.config().vocab_size, kv_slots};
-    Asking asking{task, config, context.value(), conductor};
+    Request request = task.request;
+    request.gamma = config.gamma();
+    request.acceptance = config.acceptance;
+    request.context = context.value();
+    PromptQueue queue{task.prompts, std::move(request),
+                      [&](AnswerOrder order) { return conductor.submit(std::move(order)); }};
     world.start(conductor);
-    world.call_at(SimTime{0}, [&asking] { asking.begin(); });
-    (void)world.run([&asking] { return asking.over(); }, kForever);
-    if (Status s = why_it_stopped(world, *timing.value(), asking); !s) return s.error();
+    world.call_at(SimTime{0}, [&] { queue.begin(task.at_once); });
+    (void)world.run([&] { return queue.first_error() || queue.over(); }, kForever);
+    if (Status s = why_it_stopped(world, *timing.value(), queue); !s) return s.error();
 
     SimulatedRun run;
-    run.answers = std::move(asking.answers);
+    run.answers = std::move(queue.answers);
     add_rates(run, task.at_once);
-    add_figures(run, world, config, file.config(), placement);
+    add_stats(run, world, config, file.config(), placement);
     BusySpans spans;
     for (const auto& process : world.incarnations()) add_spans(process->events(), spans);
     run.overlap = overlap_of(spans);

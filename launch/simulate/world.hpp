@@ -14,11 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor/conductor_actor.hpp"
+#include "actors/decoding/answer.hpp"
+#include "actors/decoding/request.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/pipeline_config.hpp"
-#include "launch/session/pipeline_figures.hpp"
+#include "launch/session/pipeline_stats.hpp"
 #include "launch/simulate/oracle_backend.hpp"
 #include "launch/simulate/overlap.hpp"
 #include "launch/simulate/timing.hpp"
@@ -36,18 +37,12 @@ struct SimulateTask {
     std::optional<OracleAccuracy> oracle = {};
 };
 
-struct SimulatedAnswer {
-    std::vector<TokenId> ids;
-    AnswerFigures figures;
-};
-
 struct SimulatedRun {
-    std::vector<SimulatedAnswer> answers;  // in the order of the prompts
-    double seconds = 0.0;                  // simulated, from the first Begin to the last token
-    /// Tokens after the first of each answer, over the time for them; with several at once all
-    /// tokens over `seconds`.
-    double rate = 0.0;
-    PipelineFigures figures;
+    std::vector<Answer> answers;  // in the order of the prompts
+    /// Its `seconds` are simulated, from the first Begin to the last token; its `rate` is that of
+    /// the tokens after the first of each answer, over the time for them, or with several at once
+    /// all tokens over `seconds`.
+    PipelineStats stats;
     Overlap overlap;    // of draft and target, in simulated time
     std::string trace;  // a trace file; empty unless asked for
 };

@@ -1,8 +1,6 @@
 #include "runtime/loop/actor_host.hpp"
 
-#include <fmt/core.h>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -10,62 +8,6 @@
 #include "ipc/wire/hot_kinds.hpp"
 
 namespace paceline {
-
-/// A channel between two actors of one process: bounded like a ring, but a queue.
-struct ActorHost::Channel {
-    struct alignas(kLineBytes) Line {
-        std::byte bytes[kLineBytes];
-    };
-
-    /// `slots`: memory of a device for the slots of the pool; nullptr: they are beside their states.
-    Channel(const EdgeSpec& s, std::shared_ptr<std::byte> slots)
-        : spec{s}, device_slots{std::move(slots)} {
-        if (spec.tensor_slots == 0) return;
-        const PoolData data = device_slots ? PoolData::Elsewhere : PoolData::Here;
-        const Result<std::size_t> bytes = pool_bytes(spec.tensor_slots, spec.tensor_bytes, data);
-        PACE_CHECK(bytes.ok(), "a local tensor pool of impossible size");
-        memory = std::vector<Line>(bytes.value() / sizeof(Line));
-        const std::span<std::byte> span{memory.front().bytes, bytes.value()};
-        format_pool(span, spec.tensor_slots, spec.tensor_bytes, data);
-        producer.emplace(TensorProducer::attach_memory(span).value());
-        consumer.emplace(TensorConsumer::attach_memory(span).value());
-        if (!device_slots) return;
-        producer->use_memory(device_slots.get());
-        consumer->use_memory(device_slots.get());
-    }
-
-    [[nodiscard]] bool has_room(Urgency urgency) const {
-        const std::uint32_t reserved = urgency == Urgency::Urgent ? 0 : spec.urgent_slots;
-        return waiting + reserved < spec.ring_slots;
-    }
-
-    EdgeSpec spec;
-    std::uint32_t waiting = 0;  // messages sent and not yet handled
-    bool wants_room = false;
-    bool wants_slot = false;
-    std::vector<Line> memory;
-    std::shared_ptr<std::byte> device_slots;
-    std::optional<TensorProducer> producer;
-    std::optional<TensorConsumer> consumer;
-};
-
-namespace {
-
-/// Memory for the slots of a channel whose tensors stay on the device of the process.
-Result<std::shared_ptr<std::byte>> device_slots(const EdgeSpec& spec, TensorDevice* device) {
-    const std::string who = fmt::format("transport {} of stage {} -> stage {}",
-                                        name_of(spec.transport), spec.from.value, spec.to.value);
-    if (spec.transport != Transport::Local) {
-        return Error{Errc::Protocol, who + ": both stages are in one process"};
-    }
-    if (device == nullptr) return Error{Errc::Protocol, who + ": this process has no device"};
-    Result<std::shared_ptr<std::byte>> memory =
-        device->allocate(spec.tensor_slots * pool_stride(spec.tensor_bytes));
-    if (!memory.ok()) return Error{memory.error().code, who + ": " + memory.error().what};
-    return memory;
-}
-
-}  // namespace
 
 class ActorHost::HostedContext final : public StageContext {
 public:
@@ -82,8 +24,20 @@ public:
     [[nodiscard]] Push send(StageId to,
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override {
-        if (host_.hosts(to)) return host_.send(self_, to, kind, bytes);
-        return host_.outside_.send(self_, to, kind, bytes);
+        Hosted* here = host_.find(to);
+        if (here == nullptr) return host_.outside_.send(self_, to, kind, bytes);
+        const KindRule* rule = find_rule(kHotKinds, kind);
+        PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
+        PACE_CHECK(bytes.size() >= rule->bytes_min, "a message shorter than its kind");
+        PACE_CHECK(bytes.size() <= rule->bytes_max, "a message longer than its kind");
+        LocalChannel& edge = host_.channels_.get(self_, to);
+        if (!edge.has_room(rule->urgency)) {
+            edge.wants_room = true;
+            return Push::Full;
+        }
+        ++edge.waiting;
+        here->inbox.emplace_back(HotMail{&edge, kind, {bytes.begin(), bytes.end()}});
+        return Push::Ok;
     }
     void post(StageId to, const control::Message& message) override {
         if (host_.hosts(to)) {
@@ -93,13 +47,12 @@ public:
         }
     }
     void schedule(Micros delay, std::function<void()> wake) override {
-        host_.timers_.push({now() + delay, host_.timer_order_++, std::move(wake)});
+        host_.timers_.schedule(now() + delay, std::move(wake));
     }
     void submit(const JobLabel& label,
                 std::function<JobOutcome()> work,
                 std::function<void(JobOutcome)> done) override {
-        ++host_.jobs_submitted_;
-        host_.jobs_.push_back({self_, label, std::move(work), std::move(done)});
+        host_.jobs_.push({self_, label, std::move(work), std::move(done)});
     }
     [[nodiscard]] std::uint64_t random() override { return host_.outside_.random(); }
     void trace(TraceEvent event) override { host_.outside_.trace(event); }
@@ -122,12 +75,12 @@ public:
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
         if (!host_.hosts(to)) return host_.outside_.tensors_to(self_, to);
-        Channel* channel = host_.find_channel(self_, to);
+        LocalChannel* channel = host_.channels_.find(self_, to);
         return channel != nullptr && channel->producer ? &*channel->producer : nullptr;
     }
     [[nodiscard]] TensorConsumer* tensors_from(StageId from) override {
         if (!host_.hosts(from)) return host_.outside_.tensors_from(self_, from);
-        Channel* channel = host_.find_channel(from, self_);
+        LocalChannel* channel = host_.channels_.find(from, self_);
         return channel != nullptr && channel->consumer ? &*channel->consumer : nullptr;
     }
     void excuse_loss(StageId stage) override { host_.outside_.excuse_loss(stage); }
@@ -154,7 +107,7 @@ void ActorHost::guarded(Call call) {
 }
 
 ActorHost::ActorHost(Outside& outside, Channels channels)
-    : outside_{outside}, channels_policy_{channels} {}
+    : outside_{outside}, channels_{channels} {}
 ActorHost::~ActorHost() = default;
 
 void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
@@ -166,16 +119,7 @@ void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
 Status ActorHost::connect(const EdgeSpec& spec, TensorDevice* device) {
     PACE_CHECK(find(spec.from) != nullptr, "a channel from an actor that is not here");
     PACE_CHECK(find(spec.to) != nullptr, "a channel to an actor that is not here");
-    PACE_CHECK(find_channel(spec.from, spec.to) == nullptr, "a channel is connected twice");
-    PACE_CHECK(spec.urgent_slots < spec.ring_slots, "a channel reserves all of its slots");
-    std::shared_ptr<std::byte> slots;
-    if (spec.transport != Transport::Host) {
-        Result<std::shared_ptr<std::byte>> made = device_slots(spec, device);
-        if (!made.ok()) return made.error();
-        slots = std::move(made).value();
-    }
-    channels_.push_back(std::make_unique<Channel>(spec, std::move(slots)));
-    return {};
+    return channels_.connect(spec, device);
 }
 
 void ActorHost::start() {
@@ -194,43 +138,6 @@ ActorHost::Hosted* ActorHost::find(StageId id) const {
         if (hosted->id == id) return hosted.get();
     }
     return nullptr;
-}
-
-ActorHost::Channel* ActorHost::find_channel(StageId from, StageId to) const {
-    for (const auto& channel : channels_) {
-        if (channel->spec.from == from && channel->spec.to == to) return channel.get();
-    }
-    return nullptr;
-}
-
-ActorHost::Channel& ActorHost::channel(StageId from, StageId to) {
-    if (Channel* found = find_channel(from, to)) return *found;
-    PACE_CHECK(channels_policy_ == Channels::OnDemand,
-               "a message to an actor without a channel to it");
-    EdgeSpec spec;
-    spec.from = from;
-    spec.to = to;
-    const Status connected = connect(spec);
-    PACE_CHECK(connected.ok(), "a channel without tensors needs no device");
-    return *channels_.back();
-}
-
-Push ActorHost::send(StageId from,
-                     StageId to,
-                     std::uint16_t kind,
-                     std::span<const std::byte> bytes) {
-    const KindRule* rule = find_rule(kHotKinds, kind);
-    PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
-    PACE_CHECK(bytes.size() >= rule->bytes_min, "a message shorter than its kind");
-    PACE_CHECK(bytes.size() <= rule->bytes_max, "a message longer than its kind");
-    Channel& edge = channel(from, to);
-    if (!edge.has_room(rule->urgency)) {
-        edge.wants_room = true;
-        return Push::Full;
-    }
-    ++edge.waiting;
-    find(to)->inbox.emplace_back(HotMail{&edge, kind, {bytes.begin(), bytes.end()}});
-    return Push::Ok;
 }
 
 void ActorHost::handle(StageId to,
@@ -276,7 +183,7 @@ void ActorHost::deliver(Hosted& hosted, Mail mail) {
     } else {
         auto& completion = std::get<Completion>(mail);
         completion.done(completion.outcome);
-        ++jobs_finished_;
+        jobs_.completed();
     }
 }
 
@@ -296,14 +203,9 @@ bool ActorHost::call_rooms() {
     bool any = false;
     // By index: a handler may open a channel on demand.
     for (std::size_t i = 0; i < channels_.size() && !ended_; ++i) {
-        Channel& edge = *channels_[i];
-        if (edge.producer && edge.producer->take_starved()) edge.wants_slot = true;
-        const bool room = edge.wants_room && edge.has_room(Urgency::Normal);
-        const bool slot = edge.wants_slot && edge.producer->has_room();
-        if (!room && !slot) continue;
-        if (room) edge.wants_room = false;
-        if (slot) edge.wants_slot = false;
-        this->room(edge.spec.from, edge.spec.to);
+        LocalChannel& edge = channels_[i];
+        if (!edge.take_room()) continue;
+        room(edge.spec.from, edge.spec.to);
         any = true;
     }
     return any;
@@ -312,9 +214,9 @@ bool ActorHost::call_rooms() {
 bool ActorHost::run_timers() {
     const Micros now = outside_.now();
     bool any = false;
-    while (!ended_ && !timers_.empty() && timers_.top().due <= now) {
-        const std::function<void()> wake = timers_.top().wake;
-        timers_.pop();
+    while (!ended_) {
+        const std::function<void()> wake = timers_.take_due(now);
+        if (!wake) break;
         guarded(wake);
         any = true;
     }
@@ -323,19 +225,14 @@ bool ActorHost::run_timers() {
 
 bool ActorHost::run_job() {
     if (ended_ || jobs_.empty()) return false;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    JobQueue::Job job = jobs_.take();
     fault_point(FaultPoint::JobStarted);
-    last_outcome_ = JobOutcome::Cancelled;
-    guarded([&] { last_outcome_ = job.work(); });
+    JobOutcome outcome = JobOutcome::Cancelled;
+    guarded([&] { outcome = job.work(); });
+    jobs_.end(outcome);
     fault_point(FaultPoint::JobDone);
-    find(job.owner)->inbox.emplace_back(Completion{last_outcome_, std::move(job.done)});
+    find(job.owner)->inbox.emplace_back(Completion{outcome, std::move(job.done)});
     return true;
-}
-
-std::optional<Micros> ActorHost::next_timer() const {
-    if (timers_.empty()) return std::nullopt;
-    return timers_.top().due;
 }
 
 bool ActorHost::has_mail() const {

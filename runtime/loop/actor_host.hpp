@@ -1,4 +1,5 @@
-// ActorHost: the actors of one process, what they send each other, their timers and jobs.
+// ActorHost: the actors of one process, with their inboxes, channels among them
+// (local_channels.hpp), timers (timer_queue.hpp) and jobs (job_queue.hpp).
 //
 // The part of a loop that is the same in every environment. stage_loop.cpp adds rings, doorbell and
 // control socket, simulation/ a virtual clock and costs, and the one-process environment of the
@@ -19,7 +20,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <queue>
 #include <span>
 #include <variant>
 #include <vector>
@@ -27,6 +27,9 @@
 #include "ipc/base/result.hpp"
 #include "ipc/transport/tensor_link.hpp"
 #include "runtime/loop/actor.hpp"
+#include "runtime/loop/job_queue.hpp"
+#include "runtime/loop/local_channels.hpp"
+#include "runtime/loop/timer_queue.hpp"
 #include "runtime/loop/wiring.hpp"
 
 namespace paceline {
@@ -68,7 +71,7 @@ struct Outside {
 class ActorHost {
 public:
     /// Whether a channel between two hosted actors must have been connected before it is used.
-    enum class Channels : std::uint8_t { Connected, OnDemand };
+    using Channels = LocalChannels::Policy;
 
     ActorHost(Outside& outside, Channels channels);
     ActorHost(const ActorHost&) = delete;
@@ -77,8 +80,7 @@ public:
 
     void add(StageId id, Epoch epoch, Actor& actor);
     [[nodiscard]] bool hosts(StageId id) const { return find(id) != nullptr; }
-    /// A channel between two hosted actors. With Transport::Local its tensors lie in memory of `device`.
-    /// Errors: OutOfMemory; Protocol for Local without a device, and for a transport between processes.
+    /// A channel between two hosted actors. Errors: as LocalChannels::connect().
     [[nodiscard]] Status connect(const EdgeSpec& spec, TensorDevice* device = nullptr);
     /// Calls on_start of all, in the order in which they were added.
     void start();
@@ -97,17 +99,8 @@ public:
     bool call_rooms();     // on_room of those whose local channel has room again
     bool run_timers();     // that are due
     bool run_job();        // the first; its completion goes into the inbox
-    [[nodiscard]] std::optional<Micros> next_timer() const;
-    [[nodiscard]] bool has_job() const { return !jobs_.empty(); }
-    /// Jobs ever submitted, and how many of them have ended with their completion handled.
-    [[nodiscard]] std::uint64_t jobs_submitted() const { return jobs_submitted_; }
-    [[nodiscard]] std::uint64_t jobs_finished() const { return jobs_finished_; }
-    /// What the next run_job() is about; nullptr if there is none.
-    [[nodiscard]] const JobLabel* first_job() const {
-        return jobs_.empty() ? nullptr : &jobs_.front().label;
-    }
-    /// Of the last run_job() that ran one.
-    [[nodiscard]] JobOutcome last_outcome() const { return last_outcome_; }
+    [[nodiscard]] std::optional<Micros> next_timer() const { return timers_.next(); }
+    [[nodiscard]] const JobQueue& jobs() const { return jobs_; }
     [[nodiscard]] bool has_mail() const;
 
     /// An actor stopped or failed: nothing is dispatched any more.
@@ -118,9 +111,8 @@ public:
 
 private:
     class HostedContext;
-    struct Channel;
     struct HotMail {
-        Channel* channel;
+        LocalChannel* channel;
         std::uint16_t kind;
         std::vector<std::byte> bytes;
     };
@@ -140,43 +132,18 @@ private:
         std::unique_ptr<HostedContext> context;
         std::deque<Mail> inbox;  // bounded by the channels, one Begin each and the jobs
     };
-    struct Timer {
-        Micros due;
-        std::uint64_t order;  // of schedule() calls: equal times keep it
-        std::function<void()> wake;
-        bool operator>(const Timer& other) const {
-            return due != other.due ? due > other.due : order > other.order;
-        }
-    };
-    struct Job {
-        StageId owner;
-        JobLabel label;
-        std::function<JobOutcome()> work;
-        std::function<void(JobOutcome)> done;
-    };
 
     [[nodiscard]] Hosted* find(StageId id) const;
-    [[nodiscard]] Channel* find_channel(StageId from, StageId to) const;
-    [[nodiscard]] Channel& channel(StageId from, StageId to);
-    [[nodiscard]] Push send(StageId from,
-                            StageId to,
-                            std::uint16_t kind,
-                            std::span<const std::byte> bytes);
     void deliver(Hosted& hosted, Mail mail);
     /// Runs one handler or job; if memory runs out the loop ends with an error.
     template <class Call>
     void guarded(Call call);
 
     Outside& outside_;
-    Channels channels_policy_;
     std::vector<std::unique_ptr<Hosted>> hosted_;
-    std::vector<std::unique_ptr<Channel>> channels_;
-    std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
-    std::uint64_t timer_order_ = 0;
-    std::deque<Job> jobs_;
-    JobOutcome last_outcome_ = JobOutcome::Cancelled;
-    std::uint64_t jobs_submitted_ = 0;
-    std::uint64_t jobs_finished_ = 0;
+    LocalChannels channels_;
+    TimerQueue timers_;
+    JobQueue jobs_;
     bool started_ = false;
     bool ended_ = false;
     Status outcome_;

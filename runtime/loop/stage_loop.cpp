@@ -181,7 +181,7 @@ void StageLoop::Impl::enter(Activity activity, Micros expected, std::uint32_t jo
 // ---- peers ----
 
 void StageLoop::Impl::lose(StageId peer) {
-    if (!edges_.lose(peer, host_.jobs_submitted())) return;
+    if (!edges_.lose(peer, host_.jobs().submitted())) return;
     trace({.kind = TraceKind::PeerLost, .peer = peer});
     host_.peer(peer, PeerChange::Lost);
 }
@@ -265,22 +265,22 @@ bool StageLoop::Impl::iterate() {
     any = host_.run_timers() || any;
     edges_.ring_bells();
     // Jobs come last, so that they see the newest messages.
-    if (host_.has_job() && !host_.has_mail()) any = run_job() || any;
+    if (!host_.jobs().empty() && !host_.has_mail()) any = run_job() || any;
     // Handlers and jobs release slots; the producer is woken at the end of the iteration.
     edges_.ring_for_slots();
     any = lose_faulty() || any;
     edges_.ring_bells();
-    edges_.bury_retired(host_.jobs_finished());
+    edges_.bury_retired(host_.jobs().finished());
     return any;
 }
 
 bool StageLoop::Impl::run_job() {
-    const JobLabel label = *host_.first_job();
+    const JobLabel label = *host_.jobs().first();
     enter(Activity::Computing, limits_.expected(label), job_name_index(label.name));
     const Micros start = steady_now();
     const bool ran = host_.run_job();
     const Micros took = steady_now() - start;
-    limits_.note(label, took, host_.last_outcome());
+    limits_.note(label, took, host_.jobs().last_outcome());
     enter(Activity::Handling, Micros{0});
     count(Counter::Jobs, 1);
     count(Counter::JobMicros, static_cast<std::uint64_t>(took.count()));

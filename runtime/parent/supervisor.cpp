@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <fmt/core.h>
-#include <signal.h>
 #include <utility>
 
 #include "ipc/base/check.hpp"
 #include "runtime/parent/affinity.hpp"
+#include "runtime/parent/hang_check.hpp"
 #include "runtime/parent/local_node.hpp"
-#include "runtime/parent/supervisor_impl.hpp"
+#include "runtime/parent/recovery_commands.hpp"
+#include "runtime/parent/stage_events.hpp"
 
 namespace paceline {
 namespace {
@@ -18,124 +19,73 @@ using SteadyClock = std::chrono::steady_clock;
 /// Between two looks while something is waited for, and from when on a look counts as late.
 constexpr std::chrono::milliseconds kLookInterval{250};
 constexpr std::chrono::milliseconds kLateLook{1'000};
-constexpr std::size_t kRecordsMax = 64;  // incarnations whose telemetry blocks are kept
-// When memory runs out, a stage can be rebuilt and the conductor cannot.
-constexpr std::uint32_t kStagePenalty = 300;
-constexpr std::uint32_t kDisposablePenalty = 500;
 
 }  // namespace
+
+/// Starts, wires and ends the stages, and polls while the run goes on.
+class Supervisor::Impl {
+public:
+    explicit Impl(SupervisorOptions options) : run_{std::move(options)} {
+        run_.options.restarts.start_limit = run_.options.start_limit;
+    }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+    ~Impl() { run_.node.reset(); }  // its events reach the other parts
+
+    [[nodiscard]] Status open();
+    [[nodiscard]] Status start(std::span<const ChildSpec> children);
+    [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
+    [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
+    [[nodiscard]] Status shutdown();
+    [[nodiscard]] Status send(Envelope envelope, const control::Message& message);
+    [[nodiscard]] Status poll(const Deliver& deliver);
+    void report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
+        run_.report_fault(peer, peer_epoch, error);
+    }
+    void excuse_loss(StageId peer);
+    [[nodiscard]] std::vector<pid_t> pids() const;
+    [[nodiscard]] StageHealth health_of(StageId id) const;
+    [[nodiscard]] const std::vector<StageRecord>& records() const { return run_.records; }
+
+private:
+    using Stage = SupervisedStage;
+    using State = SupervisedStage::State;
+    using Phase = SupervisedRun::Phase;
+
+    [[nodiscard]] Status await_state(State state, const char* what);
+    [[nodiscard]] Result<Wiring> own_wiring();
+    /// Handles events until `done`, trouble, or the deadline (true if done).
+    template <class Done>
+    [[nodiscard]] Result<bool> run_until(NodeAgent::Deadline deadline, Done done);
+
+    SupervisedRun run_;
+    StageEvents events_{run_};
+    RecoveryCommands commands_{run_};
+    HangCheck hang_check_{run_};
+};
 
 // ---- starting ----
 
 Status Supervisor::Impl::open() {
-    NodeEvents events;
-    events.on_message = [this](Incarnation who, ControlSocket::Received received) {
-        on_message(who, std::move(received));
-    };
-    events.on_silence = [this](Incarnation who, const Error& error) { on_silence(who, error); };
-    events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
-        on_exit(who, well, how);
-    };
-    events.on_flushed = [this](Incarnation who) {
-        Stage* stage = current(who);
-        if (stage != nullptr && stage->bell) stage->bell->announce();
-    };
-    events.on_stopped = [this](Incarnation who, bool stopped) {
-        if (Stage* stage = current(who)) on_stopped(*stage, stopped);
-    };
-    events.on_signal = [this](int signal) { signal_ = signal; };
-    if (options_.on_log) {
-        events.on_line = [this](Incarnation who, std::string_view line) {
-            const Stage* stage = find(who.id);
-            options_.on_log(stage != nullptr ? stage->spec.name : "", line);
-        };
-    }
     Result<std::unique_ptr<NodeAgent>> node =
-        make_local_node(std::move(events), options_.catch_signals);
+        make_local_node(events_.handlers(), run_.options.catch_signals);
     if (!node.ok()) return node.error();
-    node_ = std::move(node).value();
-    Result<ShmFile> board = CancelBoard::create();
-    if (!board.ok()) return board.error();
-    board_file_ = std::move(board).value();
-    return {};
+    run_.node = std::move(node).value();
+    return run_.memory.open();
 }
 
 Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
-    PACE_CHECK(stages_.empty(), "start() is called once");
-    stages_.reserve(children.size());
+    PACE_CHECK(run_.stages.all().empty(), "start() is called once");
+    run_.stages.reserve(children.size());
     for (const ChildSpec& spec : children) {
-        if (spec.id == kConductor || find(spec.id) != nullptr) {
+        if (spec.id == kConductor || run_.stages.find(spec.id) != nullptr) {
             return Error{Errc::BadArgument,
                          fmt::format("stage '{}': number {} is taken", spec.name, spec.id.value)};
         }
         Stage& stage =
-            stages_.emplace_back(Stage{.spec = spec, .watch = StageWatch{options_.stop_grace}});
+            run_.stages.add(Stage{.spec = spec, .watch = StageWatch{run_.options.stop_grace}});
         if (stage.spec.actors.empty()) stage.spec.actors = {spec.id};
-        if (const Status started = start_one(stage); !started.ok()) return started;
-    }
-    return {};
-}
-
-Status Supervisor::Impl::start_one(Stage& stage) {
-    const ChildSpec& spec = stage.spec;
-    JobRecords jobs{};
-    if (stage.telemetry)
-        jobs = inherited_jobs(stage.telemetry->snapshot(), stage.hung, options_.start_limit);
-    Result<ShmFile> telemetry =
-        StageTelemetry::create(spec.id, stage.epoch, spec.name, options_.trace_events, jobs);
-    if (!telemetry.ok()) return telemetry.error();
-    Result<StageTelemetryView> view = StageTelemetryView::attach(telemetry.value().fd());
-    if (!view.ok()) return view.error();
-    stage.telemetry_file = std::move(telemetry).value();
-    stage.telemetry = std::move(view).value();
-    stage.watch = StageWatch{options_.stop_grace};
-    stage.state = State::Loading;
-    stage.blame.reset();
-    stage.hung = false;
-    stage.gone = false;
-    remember(stage);
-    const bool disposable = spec.on_death == OnDeath::RestartAlone;
-    const Status started =
-        node_->start({.who = stage.who(),
-                      .name = spec.name,
-                      .command = options_.command,
-                      .cores = spec.cores,
-                      .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
-    if (!started.ok()) return started;
-    const std::vector<int> files{stage.telemetry_file.fd(), board_file_.fd()};
-    // If the stage has died already, its exit report is the better error.
-    (void)send_to(
-        stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
-    return {};
-}
-
-void Supervisor::Impl::remember(const Stage& stage) {
-    // The conductor's own comes first and stays, and so do those that live.
-    if (records_.size() >= kRecordsMax) {
-        const auto dead =
-            std::find_if(records_.begin() + 1, records_.end(), [this](const StageRecord& r) {
-                return current({r.id, r.epoch}) == nullptr;
-            });
-        if (dead != records_.end()) records_.erase(dead);
-    }
-    records_.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.telemetry});
-}
-
-Status Supervisor::Impl::trouble() {
-    if (signal_ != 0) {
-        return Error{Errc::Cancelled,
-                     signal_ == SIGINT ? "interrupted (SIGINT)" : "asked to end (SIGTERM)"};
-    }
-    if (phase_ != Phase::Starting) return {};
-    for (Stage& stage : stages_) {
-        if (!stage.gone && !stage.failure) continue;
-        // Wait a moment for its exit status and last log lines.
-        const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
-        while (!stage.gone && SteadyClock::now() < deadline) node_->wait(deadline);
-        const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
-        if (stage.gone) return Error{code, stage.exit_report};
-        return Error{code, node_->title(stage.who()) + " " + stage.failure->what +
-                               node_->last_words(stage.who())};
+        if (const Status started = run_.start(stage); !started.ok()) return started;
     }
     return {};
 }
@@ -144,32 +94,33 @@ Status Supervisor::Impl::trouble() {
 /// ever, for every look is late where a callback takes long.
 template <class Done>
 Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
-    node_->poll();
+    run_.node->poll();
     std::uint32_t pauses = 0;
     for (SteadyClock::time_point looked_at = SteadyClock::now();;) {
-        const Status status = trouble();
+        const Status status = run_.trouble();
         if (!status.ok()) return status.error();
         if (done()) return true;
         const SteadyClock::time_point now = SteadyClock::now();
         const auto gap = now - std::exchange(looked_at, now);
         if (gap > kLateLook && pauses++ < kPausesMax) deadline += gap - kLookInterval;
         if (now >= deadline) return false;
-        node_->wait(std::min(deadline, now + kLookInterval));
+        run_.node->wait(std::min(deadline, now + kLookInterval));
     }
 }
 
 Status Supervisor::Impl::await_state(State state, const char* what) {
     const auto reached = [state](const Stage& stage) { return stage.state >= state; };
-    const Result<bool> all = run_until(SteadyClock::now() + options_.start_limit, [&] {
-        return std::all_of(stages_.begin(), stages_.end(), reached);
+    const Result<bool> all = run_until(SteadyClock::now() + run_.options.start_limit, [&] {
+        return std::all_of(run_.stages.all().begin(), run_.stages.all().end(), reached);
     });
     if (!all.ok()) return all.error();
     if (all.value()) return {};
-    for (const Stage& stage : stages_) {
+    for (const Stage& stage : run_.stages.all()) {
         if (reached(stage)) continue;
-        return Error{Errc::PeerGone,
-                     fmt::format("{} {} within {} ms{}", node_->title(stage.who()), what,
-                                 options_.start_limit.count(), node_->last_words(stage.who()))};
+        return Error{
+            Errc::PeerGone,
+            fmt::format("{} {} within {} ms{}", run_.node->title(stage.who()), what,
+                        run_.options.start_limit.count(), run_.node->last_words(stage.who()))};
     }
     return {};
 }
@@ -178,7 +129,7 @@ Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
     const Status greeted = await_state(State::Greeted, "did not load");
     if (!greeted.ok()) return greeted.error();
     std::vector<control::Hello> hellos;
-    for (const Stage& stage : stages_) hellos.push_back(*stage.hello);
+    for (const Stage& stage : run_.stages.all()) hellos.push_back(*stage.hello);
     return hellos;
 }
 
@@ -186,47 +137,46 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
     std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
     std::vector<Recovery::Member> members;
     std::vector<std::vector<int>> cores;
-    for (const Stage& stage : stages_) cores.push_back(stage.spec.cores);
+    for (const Stage& stage : run_.stages.all()) cores.push_back(stage.spec.cores);
     const std::vector<bool> shared = cores_shared(cores);
-    for (std::size_t i = 0; i < stages_.size(); ++i) {
-        const Stage& stage = stages_[i];
+    for (std::size_t i = 0; i < run_.stages.all().size(); ++i) {
+        const Stage& stage = run_.stages.all()[i];
         processes.push_back({stage.spec.id, stage.spec.actors, shared[i] ? 0 : spin_micros});
         members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
     }
-    Result<WiringPlan> plan =
-        WiringPlan::create(std::move(processes), {edges.begin(), edges.end()}, options_.checksums);
+    Result<WiringPlan> plan = WiringPlan::create(std::move(processes), {edges.begin(), edges.end()},
+                                                 run_.options.checksums);
     if (!plan.ok()) return plan.error();
-    plan_ = std::move(plan).value();
-    if (const Status wired = plan_->wire(kConductor, Epoch{1}); !wired.ok()) return wired.error();
-    for (const Stage& stage : stages_) {
-        const Status wired = plan_->wire(stage.spec.id, stage.epoch);
+    run_.plan = std::move(plan).value();
+    if (const Status wired = run_.plan->wire(kConductor, Epoch{1}); !wired.ok())
+        return wired.error();
+    for (const Stage& stage : run_.stages.all()) {
+        const Status wired = run_.plan->wire(stage.spec.id, stage.epoch);
         if (!wired.ok()) return wired.error();
     }
-    for (Stage& stage : stages_) {
-        if (const Status sent = send_wire(stage); !sent.ok()) return sent.error();
+    for (Stage& stage : run_.stages.all()) {
+        if (const Status sent = run_.send_wire(stage); !sent.ok()) return sent.error();
     }
     const Status ready = await_state(State::Ready, "did not attach to its channels");
     if (!ready.ok()) return ready.error();
-    recovery_.emplace(std::move(members), options_.restarts);
-    phase_ = Phase::Running;
+    run_.recovery.emplace(std::move(members), run_.options.restarts);
+    run_.phase = Phase::Running;
     return own_wiring();
 }
 
 Result<Wiring> Supervisor::Impl::own_wiring() {
-    Result<Doorbell> bell = plan_->bell_of(kConductor);
+    Result<Doorbell> bell = run_.plan->bell_of(kConductor);
     if (!bell.ok()) return bell.error();
-    Result<Doorbell> bell_again = plan_->bell_of(kConductor);
+    Result<Doorbell> bell_again = run_.plan->bell_of(kConductor);
     if (!bell_again.ok()) return bell_again.error();
-    const Status wakes = node_->wake_with(std::move(bell_again).value());
+    const Status wakes = run_.node->wake_with(std::move(bell_again).value());
     if (!wakes.ok()) return wakes.error();
-    Result<AttachedEdges> edges = plan_->attach(kConductor);
+    Result<AttachedEdges> edges = run_.plan->attach(kConductor);
     if (!edges.ok()) return edges.error();
-    Result<StageTelemetry> telemetry = own_page();
-    if (!telemetry.ok()) return telemetry.error();
-    own_telemetry_ = std::make_shared<StageTelemetry>(std::move(telemetry).value());
-    Result<ShmRegion> board_memory = ShmRegion::attach(board_file_.fd(), 1);
-    if (!board_memory.ok()) return board_memory.error();
-    Result<CancelBoard> board = CancelBoard::attach(std::move(board_memory).value());
+    const Result<StageTelemetryView> view = run_.memory.open_telemetry(run_.options.trace_events);
+    if (!view.ok()) return view.error();
+    run_.records.insert(run_.records.begin(), {kConductor, Epoch{1}, "conductor", view.value()});
+    Result<std::shared_ptr<CancelBoard>> board = run_.memory.map_board();
     if (!board.ok()) return board.error();
     return Wiring{.self = kConductor,
                   .actors = {kConductor},
@@ -238,64 +188,88 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
                   .out = std::move(edges.value().out),
                   .in = std::move(edges.value().in),
                   .absent = {},
-                  .telemetry = own_telemetry_,
-                  .board = std::make_shared<CancelBoard>(std::move(board).value())};
-}
-
-Result<StageTelemetry> Supervisor::Impl::own_page() {
-    Result<ShmFile> file =
-        StageTelemetry::create(kConductor, Epoch{1}, "conductor", options_.trace_events);
-    if (!file.ok()) return file.error();
-    own_telemetry_file_ = std::move(file).value();
-    Result<StageTelemetryView> view = StageTelemetryView::attach(own_telemetry_file_.fd());
-    if (!view.ok()) return view.error();
-    records_.insert(records_.begin(), {kConductor, Epoch{1}, "conductor", view.value()});
-    Result<ShmRegion> memory = ShmRegion::attach(own_telemetry_file_.fd(), 1);
-    if (!memory.ok()) return memory.error();
-    return StageTelemetry::attach(std::move(memory).value());
-}
-
-Status Supervisor::Impl::send_wire(Stage& stage) {
-    Result<Doorbell> bell = plan_->bell_of(stage.spec.id);
-    if (!bell.ok()) return bell.error();
-    stage.bell = std::move(bell).value();
-    WiringPlan::WireMessage<control::Wire> outgoing = plan_->wire_message_for(stage.spec.id);
-    outgoing.message.hang_limit_ms = static_cast<std::uint32_t>(options_.hang_limit.count());
-    outgoing.message.link_limit_ms = static_cast<std::uint32_t>(options_.link_limit.count());
-    return send_to(stage, outgoing.message, outgoing.files);
+                  .telemetry = run_.memory.telemetry(),
+                  .board = std::move(board).value()};
 }
 
 // ---- ending ----
 
 Status Supervisor::Impl::shutdown() {
-    signal_ = 0;  // this is the orderly stop; another signal cuts it short
-    Status first = end_ ? Status{*end_} : trouble();  // what has not been reported yet
+    run_.signal = 0;  // this is the orderly stop; another signal cuts it short
+    Status first = run_.end ? Status{*run_.end} : run_.trouble();  // what has not been reported yet
     std::vector<Stage*> asked;
-    for (Stage& stage : stages_) {
+    for (Stage& stage : run_.stages.all()) {
         const bool works =
-            !stage.gone && (!recovery_ || recovery_->health_of(stage.spec.id) == StageHealth::Up);
+            !stage.gone &&
+            (!run_.recovery || run_.recovery->health_of(stage.spec.id) == StageHealth::Up);
         if (works) asked.push_back(&stage);
     }
-    phase_ = Phase::Ending;
+    run_.phase = Phase::Ending;
     // A stage that the message does not reach is killed below.
-    for (Stage* stage : asked) (void)send_to(*stage, control::Shutdown{});
+    for (Stage* stage : asked) (void)run_.send_to(*stage, control::Shutdown{});
     const auto gone = [](const Stage* stage) { return stage->gone; };
-    const Result<bool> all = run_until(SteadyClock::now() + options_.shutdown_grace, [&] {
+    const Result<bool> all = run_until(SteadyClock::now() + run_.options.shutdown_grace, [&] {
         return std::all_of(asked.begin(), asked.end(), gone);
     });
     for (const Stage* stage : asked) {
         if (!first.ok()) break;
         if (!stage->gone) {
-            first = Error{Errc::PeerGone,
-                          fmt::format("{} did not end within {} ms and was killed",
-                                      node_->title(stage->who()), options_.shutdown_grace.count())};
+            first = Error{Errc::PeerGone, fmt::format("{} did not end within {} ms and was killed",
+                                                      run_.node->title(stage->who()),
+                                                      run_.options.shutdown_grace.count())};
         } else if (!stage->ended_well) {
             first = Error{Errc::PeerGone, stage->exit_report};
         }
     }
-    node_.reset();  // kills and reaps
+    run_.node.reset();  // kills and reaps
     if (first.ok() && !all.ok()) return all.error();
     return first;
+}
+
+// ---- running ----
+
+Status Supervisor::Impl::send(Envelope envelope, const control::Message& message) {
+    Stage* stage = run_.stages.find(run_.plan->home_of(envelope.to));
+    PACE_CHECK(stage != nullptr, "a control message to a stage that was not started");
+    // A stage that is not Up yet expects other messages first, and gets this one when it has
+    // joined.
+    if (health_of(stage->spec.id) != StageHealth::Up) return {};
+    // If the message cannot be sent the stage is lost or about to be, and does not need it.
+    (void)run_.send_to(*stage, message, {}, envelope);
+    return {};
+}
+
+Status Supervisor::Impl::poll(const Deliver& deliver) {
+    const bool running = run_.is_running();
+    if (running) hang_check_.note_pause();
+    run_.node->poll();
+    if (running) {
+        hang_check_.look();
+        run_.recovery->tick(micros_now());
+        commands_.carry_out_all();
+    }
+    while (!run_.events.empty()) {
+        PortEvent event = std::move(run_.events.front());
+        run_.events.pop_front();
+        deliver(std::move(event));
+    }
+    if (run_.end) return *run_.end;
+    return run_.trouble();
+}
+
+void Supervisor::Impl::excuse_loss(StageId peer) {
+    if (run_.recovery) run_.recovery->excuse(run_.plan->home_of(peer));
+}
+
+std::vector<pid_t> Supervisor::Impl::pids() const {
+    std::vector<pid_t> pids;
+    for (const Stage& stage : run_.stages.all())
+        pids.push_back(run_.node ? run_.node->pid(stage.who()) : 0);
+    return pids;
+}
+
+StageHealth Supervisor::Impl::health_of(StageId id) const {
+    return run_.recovery ? run_.recovery->health_of(id) : StageHealth::Loading;
 }
 
 Supervisor::Supervisor(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
@@ -325,7 +299,8 @@ Status Supervisor::poll(const Deliver& deliver) {
     return impl_->poll(deliver);
 }
 Status Supervisor::report_fault(StageId peer, Epoch peer_epoch, const Error& error) {
-    return impl_->report_fault(peer, peer_epoch, error);
+    impl_->report_fault(peer, peer_epoch, error);
+    return {};
 }
 void Supervisor::excuse_loss(StageId peer) {
     impl_->excuse_loss(peer);

@@ -94,7 +94,7 @@ bool SimProcess::iterate() {
     any = call_rooms() || any;
     any = host_->call_rooms() || any;
     any = host_->run_timers() || any;
-    if (!busy_ && may_handle() && host_->has_job() && !host_->has_mail()) {
+    if (!busy_ && may_handle() && !host_->jobs().empty() && !host_->has_mail()) {
         start_job();
         any = true;
     }
@@ -146,7 +146,7 @@ bool SimProcess::call_rooms() {
 
 void SimProcess::start_job() {
     SimCore& core = site_.core;
-    label_ = *host_->first_job();
+    label_ = *host_->jobs().first();
     SimTime takes = site_.timing.job(id(), label_, core.random);
     if (core.now < slow_until_) takes *= slow_;
     busy_ = true;
@@ -179,7 +179,7 @@ void SimProcess::job_done(std::uint64_t job) {
     tell([] { return std::string{"ends its job"}; });
     if (!ran_early_) guarded([&] { host_->run_job(); });
     busy_ = false;
-    if (jobs_) jobs_->end(label_, took, host_->last_outcome());
+    if (jobs_) jobs_->end(label_, took, host_->jobs().last_outcome());
     if (site_.tracing) {
         TraceEvent event;
         event.time_us = std::chrono::duration_cast<Micros>(job_began_).count();

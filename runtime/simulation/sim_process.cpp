@@ -313,7 +313,7 @@ bool SimProcess::lose_faulty() {
 }
 
 void SimProcess::bury_retired() {
-    if (!busy_ && !host_->has_job() && !host_->has_mail()) retired_.clear();
+    if (!busy_ && host_->jobs().empty() && !host_->has_mail()) retired_.clear();
 }
 
 // ---- faults ----

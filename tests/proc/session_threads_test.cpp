@@ -42,7 +42,7 @@ layers = "auto"
 threads = 1
 )";
 
-struct Answer {
+struct ReceivedAnswer {
     std::vector<TokenId> tokens;
     int ends = 0;
     bool failed = false;
@@ -50,7 +50,7 @@ struct Answer {
     std::promise<void> over;
 };
 
-AnswerOrder order_of(Answer& answer, std::thread::id runner) {
+AnswerOrder order_of(ReceivedAnswer& answer, std::thread::id runner) {
     AnswerOrder order;
     order.request.text = {5, 6, 7, 8};
     order.request.max_tokens = 40;
@@ -60,7 +60,7 @@ AnswerOrder order_of(Answer& answer, std::thread::id runner) {
         if (answer.tokens.size() == 1) answer.first_token.set_value();
         return Go::On;
     };
-    order.on_end = [&answer](const AnswerFigures&, const Status& status) {
+    order.on_end = [&answer](const AnswerStats&, const Status& status) {
         answer.failed = !status.ok();
         if (++answer.ends == 1) answer.over.set_value();
     };
@@ -81,7 +81,7 @@ TEST_CASE("orders and cancellations may come from other threads, during a run an
                        {.log = &log, .told = {.table = false, .remarks = false}, .requests = 3})
                        .value();
     const std::thread::id runner = std::this_thread::get_id();
-    Answer whole;
+    ReceivedAnswer whole;
     REQUIRE(session->submit(order_of(whole, runner)));
     REQUIRE(session->run().ok());
     REQUIRE(whole.tokens.size() > 2);
@@ -92,7 +92,7 @@ TEST_CASE("orders and cancellations may come from other threads, during a run an
     for (int caller = 0; caller < kThreads; ++caller) {
         callers.emplace_back([&] {
             for (int i = 0; i < 12; ++i) {
-                Answer answer;
+                ReceivedAnswer answer;
                 const Result<RequestId> taken = session->submit(order_of(answer, runner));
                 REQUIRE(taken);
                 const bool cancels = i % 2 == 1;

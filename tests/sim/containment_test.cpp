@@ -97,7 +97,7 @@ struct Pipeline {
             CHECK(expected.at(ending->tokens++) == token);
             return Go::On;
         };
-        order.on_end = [ending](const AnswerFigures&, const Status& status) {
+        order.on_end = [ending](const AnswerStats&, const Status& status) {
             ending->over = true;
             ending->status = status;
         };
@@ -197,7 +197,7 @@ void die_at_once(Pipeline& pipeline, StageId id) {
     });
 }
 
-TEST_CASE("an essential stage that loads slowly and dies at once ends the run with its story") {
+TEST_CASE("an essential stage that loads slowly and dies at once ends the run with its failures") {
     for (const int seconds : {1, 5, 30, 90}) {
         CAPTURE(seconds);
         RandomTiming timing{loading_for(seconds * kSecond)};

@@ -159,13 +159,13 @@ Projection project(const Pipeline& pipeline,
             order.request.gamma = pipeline.gamma;
             order.request.context = tokens + 16;
             order.on_token = [](TokenId) { return Go::On; };
-            order.on_end = [&](const AnswerFigures& figures, const Status& status) {
+            order.on_end = [&](const AnswerStats& stats, const Status& status) {
                 CHECK(status.ok());
-                CHECK(figures.generated_tokens == tokens);
-                begun = std::min(begun, figures.begun);
-                ended = std::max(ended, figures.last_token);
-                proposed += figures.verdicts.candidates;
-                accepted += figures.verdicts.accepted;
+                CHECK(stats.generated_tokens == tokens);
+                begun = std::min(begun, stats.begun);
+                ended = std::max(ended, stats.last_token);
+                proposed += stats.verdicts.candidates;
+                accepted += stats.verdicts.accepted;
                 --open;
             };
             REQUIRE(conductor.submit(std::move(order)).ok());

@@ -71,7 +71,7 @@ struct Chain {
         order.on_token = [left = tokens](TokenId) mutable {
             return --left == 0 ? Go::Stop : Go::On;
         };
-        order.on_end = [this, then](const AnswerFigures&, const Status& status) {
+        order.on_end = [this, then](const AnswerStats&, const Status& status) {
             CHECK(status.ok());
             ++ended;
             if (then) world.call_at(world.now(), then);

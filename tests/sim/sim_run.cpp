@@ -52,7 +52,7 @@ public:
 private:
     void ask();
     Go take(std::uint64_t number, TokenId token);
-    void end(std::uint64_t number, const AnswerFigures& figures, const Status& status);
+    void end(std::uint64_t number, const AnswerStats& stats, const Status& status);
     void next_turn();
 
     SimWorld& world_;
@@ -95,8 +95,8 @@ void Client::ask() {
     texts_.push_back(std::move(whole.text));
     const std::uint64_t number = ++asked_;
     order.on_token = [this, number](TokenId token) { return take(number, token); };
-    order.on_end = [this, number](const AnswerFigures& figures, const Status& status) {
-        end(number, figures, status);
+    order.on_end = [this, number](const AnswerStats& stats, const Status& status) {
+        end(number, stats, status);
     };
     if (turn.cancel_after && turn.polled) {
         order.cancelled = [this, number, until = world_.now() + *turn.cancel_after] {
@@ -146,10 +146,10 @@ Go Client::take(std::uint64_t number, TokenId token) {
     return Go::Stop;
 }
 
-void Client::end(std::uint64_t number, const AnswerFigures& figures, const Status& status) {
+void Client::end(std::uint64_t number, const AnswerStats& stats, const Status& status) {
     if (number != asked_ || !open_) return world_.violate("an answer ends twice");
     open_ = false;
-    outcome_.replays += figures.replays;
+    outcome_.replays += stats.replays;
     world_.tell([&] {
         return "answer ends: " + (status.ok() ? "ok" : status.error().what) + ", " +
                std::to_string(given_) + " of " + std::to_string(expected_.size()) + " tokens";
@@ -166,7 +166,7 @@ void Client::end(std::uint64_t number, const AnswerFigures& figures, const Statu
             world_.violate("an answer ends after " + std::to_string(given_) + " of " +
                            std::to_string(expected_.size()) + " tokens");
         }
-        if (figures.finish == FinishReason::None || figures.finish == FinishReason::Interrupted) {
+        if (stats.finish == FinishReason::None || stats.finish == FinishReason::Interrupted) {
             world_.violate("an answer ends by itself and does not say why");
         }
     }

@@ -108,7 +108,7 @@ bool SoakClients::expect(Stream& stream, const Request& request) {
         stream.expected.push_back(token);
         return Go::On;
     };
-    const Result<AnswerFigures> plain = oracle_.run(request, on_token, never);
+    const Result<AnswerStats> plain = oracle_.run(request, on_token, never);
     if (!plain) complain("plain decoding failed: " + plain.error().what);
     return plain.ok();
 }
@@ -137,8 +137,8 @@ void SoakClients::ask(Stream& stream) {
     stream.given = 0;
     stream.ended_by_client = false;
     order.on_token = [this, &stream](TokenId token) { return take(stream, token); };
-    order.on_end = [this, &stream](const AnswerFigures& figures, const Status& status) {
-        end(stream, figures, status);
+    order.on_end = [this, &stream](const AnswerStats& stats, const Status& status) {
+        end(stream, stats, status);
     };
     order.cancelled = [this, &stream, number = stream.order] {
         tick_();  // which may have ended this answer and begun the next one
@@ -179,10 +179,10 @@ Go SoakClients::take(Stream& stream, TokenId token) {
     return Go::Stop;
 }
 
-void SoakClients::end(Stream& stream, const AnswerFigures& figures, const Status& status) {
+void SoakClients::end(Stream& stream, const AnswerStats& stats, const Status& status) {
     progress_ = SoakClock::now();
     stream.open = false;
-    tally_.replays += figures.replays;
+    tally_.replays += stats.replays;
     const RequestId request = *stream.request;
     if (!status.ok()) {
         ++tally_.failed;

@@ -85,7 +85,7 @@ private:
     void draw_cancel(Stream& stream);
     [[nodiscard]] bool expect(Stream& stream, const Request& request);
     [[nodiscard]] Go take(Stream& stream, TokenId token);
-    void end(Stream& stream, const AnswerFigures& figures, const Status& status);
+    void end(Stream& stream, const AnswerStats& stats, const Status& status);
     void keep(RequestId request, bool rested);
     void complain(const std::string& sentence);
     [[nodiscard]] std::uint64_t below(std::uint64_t limit) { return random_() % limit; }

@@ -48,10 +48,10 @@ Result<RequestId> Cluster::submit(const Request& request,
         return answer->tokens.size() == stop_after ? Go::Stop : Go::On;
     };
     order.cancelled = cancelled;
-    order.on_end = [answer, this](const AnswerFigures& figures, const Status& status) {
+    order.on_end = [answer, this](const AnswerStats& stats, const Status& status) {
         CHECK_FALSE(conductor_is_over_);
         ++answer->ends;
-        answer->figures = figures;
+        answer->stats = stats;
         answer->status = status;
         answer->ended_everywhere = !replays_at_loss_ || replays() > *replays_at_loss_;
     };

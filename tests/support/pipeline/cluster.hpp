@@ -18,7 +18,7 @@ namespace paceline::testing {
 struct ReceivedAnswer {
     std::vector<TokenId> tokens;
     int ends = 0;
-    AnswerFigures figures;
+    AnswerStats stats;
     Status status;
     // Every segment knows of the end: none was lost between the last Begin and now.
     bool ended_everywhere = false;

@@ -49,8 +49,8 @@ void ToyClient::order() {
     AnswerOrder order;
     order.request = stream->text->request;
     order.on_token = [this, stream](TokenId token) { return take(*stream, token); };
-    order.on_end = [this, stream](const AnswerFigures& figures, const Status& status) {
-        end(*stream, figures, status);
+    order.on_end = [this, stream](const AnswerStats& stats, const Status& status) {
+        end(*stream, stats, status);
     };
     const Result<RequestId> id = conductor_.submit(std::move(order));
     if (!id) {
@@ -78,10 +78,10 @@ Go ToyClient::take(Stream& stream, TokenId token) {
     return Go::On;
 }
 
-void ToyClient::end(Stream& stream, const AnswerFigures& figures, const Status& status) {
+void ToyClient::end(Stream& stream, const AnswerStats& stats, const Status& status) {
     if (stream.ended) complaints_.emplace_back("an answer ended twice");
     stream.ended = true;
-    replays_ += figures.replays;
+    replays_ += stats.replays;
     if (!status) {
         failures_.push_back(status.error());
         return;

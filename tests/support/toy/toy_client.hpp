@@ -65,7 +65,7 @@ private:
     void tick();
     void order();
     Go take(Stream& stream, TokenId token);
-    void end(Stream& stream, const AnswerFigures& figures, const Status& status);
+    void end(Stream& stream, const AnswerStats& stats, const Status& status);
 
     ConductorActor& conductor_;
     ToyLoad load_;

@@ -60,12 +60,12 @@ BatchParams params_of(int requests, const SamplingParams& sampling) {
 }
 
 /// By index; every answer comes once.
-std::map<std::int64_t, MadeAnswer> generate(Backend& backend,
-                                            const BatchParams& params,
-                                            const std::vector<AnswerTask>& tasks) {
-    std::map<std::int64_t, MadeAnswer> made;
+std::map<std::int64_t, TrainingSample> generate(Backend& backend,
+                                                const BatchParams& params,
+                                                const std::vector<AnswerTask>& tasks) {
+    std::map<std::int64_t, TrainingSample> made;
     AnswerBatches batches{backend, params};
-    const auto done = [&](MadeAnswer answer) {
+    const auto done = [&](TrainingSample answer) {
         const std::int64_t index = answer.task.index;
         CHECK(made.emplace(index, std::move(answer)).second);
         return Status{};
@@ -105,8 +105,8 @@ PlainAnswer decode_plainly(Backend& backend, const AnswerTask& task, const Batch
         return Go::On;
     };
     const auto no_time = [] { return std::chrono::microseconds{0}; };
-    const auto figures = decoder.run(plain, on_token, nullptr, no_time);
-    answer.finish = figures.value().finish;
+    const auto stats = decoder.run(plain, on_token, nullptr, no_time);
+    answer.finish = stats.value().finish;
     return answer;
 }
 
@@ -139,7 +139,7 @@ PlainPass plain_pass(Backend& backend, std::span<const TokenId> text) {
     return pass;
 }
 
-void check_residuals(const MadeAnswer& answer,
+void check_residuals(const TrainingSample& answer,
                      const PlainPass& pass,
                      const std::vector<int>& layers,
                      const ModelConfig& config) {
@@ -196,7 +196,7 @@ TEST_CASE("any number of requests at a time gives the answers of plain decoding"
             const auto backend = make_backend(file, room_for(params, tasks));
             const auto made = generate(*backend, params, tasks);
             for (std::size_t i = 0; i < tasks.size(); ++i) {
-                const MadeAnswer& answer = made.at(static_cast<std::int64_t>(i));
+                const TrainingSample& answer = made.at(static_cast<std::int64_t>(i));
                 CHECK(std::ranges::equal(answer.answer(), expected[i].tokens));
                 CHECK(answer.finish == expected[i].finish);
             }
@@ -254,7 +254,7 @@ TEST_CASE("a raised token ends the run, and no answer is half made") {
     AnswerBatches batches{*backend, params};
     CancelToken cancel;
     std::size_t made = 0;
-    const auto done = [&](MadeAnswer answer) {
+    const auto done = [&](TrainingSample answer) {
         const std::size_t room = 128 - answer.task.tokens.size();
         CHECK(answer.answer().size() == std::min<std::size_t>(24, room));
         if (++made == 2) cancel.cancel();
@@ -268,6 +268,6 @@ TEST_CASE("a raised token ends the run, and no answer is half made") {
     cancel.reset();
     CHECK(batches
               .run(
-                  tasks, [](const MadeAnswer&) { return Status{}; }, [](int, int) {}, cancel)
+                  tasks, [](const TrainingSample&) { return Status{}; }, [](int, int) {}, cancel)
               .ok());  // all pages were given back
 }

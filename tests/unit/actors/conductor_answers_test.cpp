@@ -32,7 +32,7 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     order.request = request();
     int ends = 0;
     order.on_token = [](TokenId) { return Go::On; };
-    order.on_end = [&](const AnswerFigures&, const Status&) { ++ends; };
+    order.on_end = [&](const AnswerStats&, const Status&) { ++ends; };
     const RequestId id = conductor.submit(std::move(order)).value();
     Recorder context;
     conductor.on_start(context);
@@ -41,7 +41,7 @@ TEST_CASE("an order that is taken before the loop runs begins with the loop") {
     CHECK(ends == 1);
 }
 
-TEST_CASE("an answer's account has each verdict that the log takes, and no stale or late one") {
+TEST_CASE("an answer's statistics have each verdict that the log takes, and no stale or late one") {
     Bench bench;
     const RequestId id = bench.submit(request());
     bench.verdict(id, 1, 4, {50, 51, 52});  // four rows in a chain, two of them accepted
@@ -51,9 +51,9 @@ TEST_CASE("an answer's account has each verdict that the log takes, and no stale
     bench.verdict(id, 2, 7, {53});
     bench.verdict(id, 2, 8, {54, 55}, FinishReason::EndToken);
     bench.verdict(id, 2, 10, {56});
-    const AnswerFigures& figures = bench.ears[0]->figures;
-    CHECK(figures.generated_tokens == 6);
-    const VerdictTally& verdicts = figures.verdicts;
+    const AnswerStats& stats = bench.ears[0]->stats;
+    CHECK(stats.generated_tokens == 6);
+    const VerdictTally& verdicts = stats.verdicts;
     CHECK(verdicts.batches == 3);
     CHECK(verdicts.candidates + verdicts.batches == 4 + 2 + 3);
     CHECK(verdicts.emitted == 6);
@@ -72,10 +72,10 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     bench.verdict(id, 1, 6, {52}, FinishReason::EndToken);
     CHECK(bench.ears[0]->ends == 1);
     CHECK(bench.ears[0]->status.ok());
-    CHECK(bench.ears[0]->figures.finish == FinishReason::EndToken);
-    CHECK(bench.ears[0]->figures.generated_tokens == 3);
-    CHECK(bench.ears[0]->figures.verdicts.accepted == 1);
-    CHECK(bench.ears[0]->figures.verdicts.batches == 2);
+    CHECK(bench.ears[0]->stats.finish == FinishReason::EndToken);
+    CHECK(bench.ears[0]->stats.generated_tokens == 3);
+    CHECK(bench.ears[0]->stats.verdicts.accepted == 1);
+    CHECK(bench.ears[0]->stats.verdicts.batches == 2);
     CHECK(bench.context.counted[counters::kTokensCommitted] == 3);
     CHECK(bench.context.traced[TraceKind::Commit] == 2);
     bench.verdict(id, 1, 7, {53});
@@ -132,7 +132,7 @@ TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss"
         CHECK(posted.request.reuse == (loses ? 0 : 5));
         bench.verdict(id, 2, 9, {60}, FinishReason::EndToken);
         CHECK(bench.ears[1]->tokens == std::vector<TokenId>{60});
-        CHECK(bench.ears[1]->figures.prompt_tokens == (loses ? 9 : 4));
+        CHECK(bench.ears[1]->stats.prompt_tokens == (loses ? 9 : 4));
     }
 }
 

@@ -110,7 +110,8 @@ inline ConductorPlan plan() {
                      {.id = kVerifier, .name = "segment-2"},
                      {.id = kFirst, .name = "segment-1"}};
     made.recovery_limit = Micros{5'000'000};
-    made.draft_trials = {.trial = Micros{4'000'000}, .silent_trial = Micros{20'000'000}};
+    made.draft_quarantine = {.clear_after = Micros{4'000'000},
+                             .clear_silent_after = Micros{20'000'000}};
     return made;
 }
 
@@ -129,7 +130,7 @@ struct Bench {
     struct Ear {
         std::vector<TokenId> tokens;
         int ends = 0;
-        AnswerFigures figures;
+        AnswerStats stats;
         Status status;
     };
     AnswerOrder order(const Request& spec) {
@@ -141,9 +142,9 @@ struct Bench {
             ear->tokens.push_back(token);
             return Go::On;
         };
-        made.on_end = [ear](const AnswerFigures& figures, const Status& status) {
+        made.on_end = [ear](const AnswerStats& stats, const Status& status) {
             ++ear->ends;
-            ear->figures = figures;
+            ear->stats = stats;
             ear->status = status;
         };
         return made;

@@ -140,7 +140,7 @@ TEST_CASE("callbacks may order, cancel and close") {
         bench.conductor.cancel(id);
         return Go::On;
     };
-    order.on_end = [&, ear = bench.ears[0].get()](const AnswerFigures&, const Status&) {
+    order.on_end = [&, ear = bench.ears[0].get()](const AnswerStats&, const Status&) {
         ++ear->ends;
         bench.conductor.close(id);
         bench.submit(request(7));

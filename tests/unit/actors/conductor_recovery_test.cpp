@@ -40,7 +40,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
     CHECK(bench.ears[0]->tokens.size() == 2);
     bench.verdict(id, 2, 6, {53}, FinishReason::MaxTokens);
     CHECK(bench.ears[0]->tokens == std::vector<TokenId>{50, 51, 53});
-    CHECK(bench.ears[0]->figures.replays == 1);
+    CHECK(bench.ears[0]->stats.replays == 1);
     CHECK(bench.ears[0]->ends == 1);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("a lost draft changes no attempt and gets its Begin when it is back") 
     CHECK(bench.context.counted[counters::kReplays] == 0);
 }
 
-TEST_CASE("a request that meets a loss in a row at every try is given up as poison") {
+TEST_CASE("a request that is present at a loss at every try is given up as poison") {
     Bench bench;
     const RequestId poison = bench.submit(request());
     for (int i = 0; i < 2; ++i) {
@@ -105,7 +105,8 @@ TEST_CASE("a request that meets a loss in a row at every try is given up as pois
     CHECK(bench.ears[0]->tokens.empty());
 }
 
-TEST_CASE("suspects are tried one at a time, and only one that was alone is ended") {
+TEST_CASE(
+    "quarantined requests run isolated, one at a time, and only one that was alone is ended") {
     Bench bench;
     const std::vector<RequestId> ids{bench.submit(request()), bench.submit(request())};
     const auto begun = [&bench] {  // requests of the Begins since the last look
@@ -127,7 +128,7 @@ TEST_CASE("suspects are tried one at a time, and only one that was alone is ende
     lose_and_join();
     CHECK(begun() == Requests{ids[0]});
     const RequestId late = bench.submit(request());
-    CHECK(begun().empty());  // a trial is on
+    CHECK(begun().empty());  // one is isolated now
     bench.verdict(ids[0], 3, 4, {50});
     CHECK(begun() == Requests{ids[1]});
     lose_and_join();
@@ -143,7 +144,8 @@ TEST_CASE("suspects are tried one at a time, and only one that was alone is ende
     CHECK(bench.ears[0]->ends + bench.ears[2]->ends == 0);
 }
 
-TEST_CASE("a suspect that meets one loss alone, of a stage's own accident, is not given up") {
+TEST_CASE(
+    "a quarantined request that is alone at one loss, which the stage caused, is not given up") {
     Bench bench;
     const RequestId innocent = bench.submit(request());
     bench.submit(request());
@@ -154,7 +156,7 @@ TEST_CASE("a suspect that meets one loss alone, of a stage's own accident, is no
     CHECK(bench.ears[0]->ends == 0);
     bench.verdict(innocent, 4, 4, {50}, FinishReason::EndToken);
     CHECK(bench.ears[0]->status.ok());
-    // The other one is on trial now, and dies of nothing but itself.
+    // The other one is isolated now, and stages die although it is alone.
     bench.lose(kVerifier);
     bench.join(kVerifier);
     CHECK(bench.ears[1]->ends == 0);
@@ -163,7 +165,9 @@ TEST_CASE("a suspect that meets one loss alone, of a stage's own accident, is no
     CHECK_FALSE(bench.ears[1]->status.ok());
 }
 
-TEST_CASE("poison explains the losses of a draft that it met, too, and each loss is excused once") {
+TEST_CASE(
+    "poison explains the losses of a draft at which it was present, too, and each is excused "
+    "once") {
     Bench bench;
     bench.submit(request());
     bench.submit(request());
@@ -175,7 +179,7 @@ TEST_CASE("poison explains the losses of a draft that it met, too, and each loss
     };
     lose(kDraft, 1);
     lose(kVerifier, 2);
-    lose(kDraft, 2);  // while the first one is on trial
+    lose(kDraft, 2);  // while the first one is isolated
     lose(kVerifier, 2);
     CHECK(bench.ears[0]->ends == 1);
     CHECK(bench.context.excused ==
@@ -201,7 +205,7 @@ TEST_CASE("the losses of a draft alone make no request poison") {
     CHECK(bench.context.excused.empty());
 }
 
-TEST_CASE("a suspect that is cancelled lets the others begin") {
+TEST_CASE("a quarantined request that is cancelled lets the others begin") {
     Bench bench;
     const RequestId first = bench.submit(request());
     const RequestId second = bench.submit(request());

@@ -15,7 +15,7 @@ Micros no_time() {
 
 struct Run {
     std::vector<TokenId> tokens;
-    Result<AnswerFigures> figures = AnswerFigures{};
+    Result<AnswerStats> stats = AnswerStats{};
 };
 
 Run run(PlainDecoder& decoder,
@@ -28,7 +28,7 @@ Run run(PlainDecoder& decoder,
         made.tokens.push_back(token);
         return Go::On;
     };
-    made.figures = decoder.run(request, on_token, cancel, no_time);
+    made.stats = decoder.run(request, on_token, cancel, no_time);
     return made;
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("a second turn keeps what is in the KV cache and equals one long promp
     const Run first = run(decoder, kPrompt, {.max_tokens = 10});
     const std::vector<TokenId> turn{7, 8, 9};
     const Run second = run(decoder, turn, {.max_tokens = 10});
-    CHECK(second.figures.value().prompt_tokens == 4);  // the turn, and the last token before it
+    CHECK(second.stats.value().prompt_tokens == 4);  // the turn, and the last token before it
 
     std::vector<TokenId> whole = kPrompt;
     whole.insert(whole.end(), first.tokens.begin(), first.tokens.end());
@@ -96,13 +96,13 @@ TEST_CASE("the context ends the answer, and a prompt that fills it is refused wi
     PlainDecoder decoder = PlainDecoder::make(backend, {.prefill_rows = 8, .context = 16}).value();
     const Run made = run(decoder, kPrompt, {});
     CHECK(made.tokens.size() == 5);
-    CHECK(made.figures.value().finish == FinishReason::ContextFull);
+    CHECK(made.stats.value().finish == FinishReason::ContextFull);
     CHECK(decoder.text().size() == 16);
 
     decoder.reset();
     const Run refused = run(decoder, std::vector<TokenId>(16, 1), {});
-    REQUIRE_FALSE(refused.figures);
-    CHECK(refused.figures.error().what.find("16 tokens") != std::string::npos);
+    REQUIRE_FALSE(refused.stats);
+    CHECK(refused.stats.error().what.find("16 tokens") != std::string::npos);
     CHECK(decoder.text().empty());
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("a request's own context is the answer's, as far as the decoder has on
         PlainDecoder decoder = PlainDecoder::make(backend, {.context = 16}).value();
         const Run made = run(decoder, kPrompt, {.context = context});
         CHECK(made.tokens.size() == tokens);
-        CHECK(made.figures.value().finish == FinishReason::ContextFull);
+        CHECK(made.stats.value().finish == FinishReason::ContextFull);
     }
 }
 
@@ -127,8 +127,8 @@ TEST_CASE("cancelling stops between tokens, and the text can go on from there") 
         return Go::On;
     };
     const Request request{.text = kPrompt, .max_tokens = 12};
-    const auto figures = decoder.run(request, on_token, &cancel, no_time);
-    CHECK(figures.value().finish == FinishReason::Interrupted);
+    const auto stats = decoder.run(request, on_token, &cancel, no_time);
+    CHECK(stats.value().finish == FinishReason::Interrupted);
     CHECK(tokens.size() == 4);
     const Run rest = run(decoder, {}, {.max_tokens = 8});
     tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
@@ -147,7 +147,7 @@ TEST_CASE("an answer that failed for want of a logit can be asked for again") {
         backend.all_nan_at = kPrompt.back();
         const Run failed = run(decoder, kPrompt, {.max_tokens = 8});
         CHECK(failed.tokens.empty());
-        CHECK(failed.figures.value().finish == FinishReason::Failed);
+        CHECK(failed.stats.value().finish == FinishReason::Failed);
         CHECK(decoder.fed() < static_cast<Position>(decoder.text().size()));
         backend.all_nan_at = -1;
         CHECK(run(decoder, {}, {.max_tokens = 8}).tokens == whole.tokens);
@@ -162,13 +162,13 @@ TEST_CASE("the callback can stop the answer, and figures say how many tokens it 
     int ticks = 0;
     const auto clock = [&] { return Micros{++ticks}; };
     const Request request{.text = kPrompt};
-    const AnswerFigures figures = decoder.run(request, on_token, nullptr, clock).value();
-    CHECK(figures.generated_tokens == 3);
-    CHECK(figures.prompt_tokens == 11);
-    CHECK(figures.finish == FinishReason::Interrupted);
-    CHECK(figures.prefill_time() > Micros{0});
-    CHECK(figures.time_to_first() > figures.prefill_time());
-    CHECK(figures.decode_time() > Micros{0});
+    const AnswerStats stats = decoder.run(request, on_token, nullptr, clock).value();
+    CHECK(stats.generated_tokens == 3);
+    CHECK(stats.prompt_tokens == 11);
+    CHECK(stats.finish == FinishReason::Interrupted);
+    CHECK(stats.prefill_time() > Micros{0});
+    CHECK(stats.time_to_first() > stats.prefill_time());
+    CHECK(stats.decode_time() > Micros{0});
 }
 
 TEST_CASE("an end token is the answer's last token") {
@@ -180,7 +180,7 @@ TEST_CASE("an end token is the answer's last token") {
     const Run ended = run(decoder, kPrompt, {.end_tokens = {47, end}, .max_tokens = 20});
     CHECK(ended.tokens.back() == end);
     CHECK(ended.tokens.size() <= 8);
-    CHECK(ended.figures.value().finish == FinishReason::EndToken);
+    CHECK(ended.stats.value().finish == FinishReason::EndToken);
 }
 
 TEST_CASE("what makes no sense is refused by name") {
@@ -190,8 +190,8 @@ TEST_CASE("what makes no sense is refused by name") {
     CHECK_FALSE(PlainDecoder::make(backend, {.prefill_rows = 0}));
     CHECK_FALSE(PlainDecoder::make(backend, {.context = 257}));
     PlainDecoder decoder = PlainDecoder::make(backend, {}).value();
-    CHECK(run(decoder, {}, {}).figures.error().what.find("empty") != std::string::npos);
-    CHECK(run(decoder, {1, kFakeVocab}, {}).figures.error().what.find("token 1 is 48") !=
+    CHECK(run(decoder, {}, {}).stats.error().what.find("empty") != std::string::npos);
+    CHECK(run(decoder, {1, kFakeVocab}, {}).stats.error().what.find("token 1 is 48") !=
           std::string::npos);
-    CHECK_FALSE(run(decoder, kPrompt, {.max_tokens = 0}).figures);
+    CHECK_FALSE(run(decoder, kPrompt, {.max_tokens = 0}).stats);
 }

@@ -60,7 +60,7 @@ struct Load {
             CHECK(answer.status.ok());
             CHECK(answer.ends == 1);
             CHECK(answer.tokens == oracles[i].answer);
-            CHECK(answer.figures.finish == oracles[i].finish);
+            CHECK(answer.stats.finish == oracles[i].finish);
             const auto text = cluster.conductor.text(ids[i]);
             const std::size_t length = requests[i].text.size() + answer.tokens.size();
             CHECK(text.size() == length);
@@ -154,7 +154,7 @@ TEST_CASE("a segment lost in a long prefill changes no token, whatever shares it
             cluster.run_until_ended();
             cluster.run_dry();
             load.check();
-            CHECK(cluster.answers[0]->figures.replays == 1);
+            CHECK(cluster.answers[0]->stats.replays == 1);
             check_nothing_leaked(cluster, options);
         }
     }
@@ -239,7 +239,7 @@ TEST_CASE("a draft that is away is not waited for, and proposes again when it is
     cluster.rejoin(kTheDraft);
     cluster.run_until_ended();
     CHECK(cluster.scheduler().proposals().used > used);
-    CHECK(cluster.answers[0]->figures.replays == 0);
+    CHECK(cluster.answers[0]->stats.replays == 0);
     cluster.run_dry();
     load.check();
 }
@@ -281,8 +281,8 @@ TEST_CASE("a further turn after a loss computes its text anew and is exact") {
         CHECK(cluster.answers[1]->ends == 1);
         if (!loses) {
             const auto held = static_cast<std::int32_t>(so_far.size()) - (seed % 2 == 0 ? 0 : 1);
-            CHECK(cluster.answers[1]->figures.prompt_tokens >= 9);
-            CHECK(cluster.answers[1]->figures.prompt_tokens <=
+            CHECK(cluster.answers[1]->stats.prompt_tokens >= 9);
+            CHECK(cluster.answers[1]->stats.prompt_tokens <=
                   static_cast<std::int32_t>(whole.text.size()) - held + 1);
             CHECK(cluster.world.counted(kFirstSegment, counters::kPrefillRows) <= prefilled + 10);
         }

@@ -123,7 +123,7 @@ TEST_CASE_FIXTURE(Projection,
                                 gamma));
             const double tokens = (1 - std::pow(right, gamma + 1)) / (1 - right);
             const double round = kVerify + gamma * kDraftPass;
-            CHECK(made.rate == doctest::Approx(tokens / round).epsilon(0.08));
+            CHECK(made.stats.rate == doctest::Approx(tokens / round).epsilon(0.08));
         }
     }
 }
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(Projection, "an exit that is right more often makes FOLD faste
                              "gamma = 6\npace = \"ahead\"\nwidth = 4\nexit_alternatives = 4\n"
                              "[exit]\nhead = \"logit-lens\"\ntop = 4\n";
     task.oracle = OracleAccuracy{.draft = 0.6, .exit = 0.1};
-    const double poor = run(fold).rate;
+    const double poor = run(fold).stats.rate;
     task.oracle->exit = 0.9;
-    CHECK(run(fold).rate > 1.1 * poor);
+    CHECK(run(fold).stats.rate > 1.1 * poor);
 }

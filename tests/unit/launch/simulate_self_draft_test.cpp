@@ -66,11 +66,11 @@ struct SelfDrafting {
 
     /// Tokens of a verification, and accepted tokens of a draft step: the papers' M and alpha.
     [[nodiscard]] static double tokens(const SimulatedRun& run) {
-        return run.figures.verdicts.mean_acceptance_length();
+        return run.stats.verdicts.mean_acceptance_length();
     }
     [[nodiscard]] static double rate(const SimulatedRun& run) {
-        return static_cast<double>(run.figures.verdicts.accepted) /
-               static_cast<double>(run.figures.counter(counters::kDraftRows));
+        return static_cast<double>(run.stats.verdicts.accepted) /
+               static_cast<double>(run.stats.counter(counters::kDraftRows));
     }
 
     ModelFile file;
@@ -112,7 +112,7 @@ TEST_CASE_FIXTURE(SelfDrafting,
         const double tokens_of_round = (1 - std::pow(right, 5)) / (1 - right);
         CHECK(tokens(made) == doctest::Approx(tokens_of_round).epsilon(0.06));
         const double round = kPass * (1.0 + 4 * 10.0 / kLayers);
-        CHECK(made.rate == doctest::Approx(tokens_of_round / round).epsilon(0.07));
+        CHECK(made.stats.rate == doctest::Approx(tokens_of_round / round).epsilon(0.07));
         TokenId token = 5;
         Position position = 1;
         for (const TokenId said : made.answers.at(0).ids) {
@@ -138,7 +138,7 @@ TEST_CASE_FIXTURE(SelfDrafting,
         const double alpha = rate(made);
         const double c = 18.0 / kLayers;
         const double expected = m * alpha / ((m - 1) * c + alpha);  // SWIFT, equation 6
-        CHECK(made.rate * kPass == doctest::Approx(expected).epsilon(0.02));
+        CHECK(made.stats.rate * kPass == doctest::Approx(expected).epsilon(0.02));
     }
 }
 
@@ -148,9 +148,9 @@ TEST_CASE_FIXTURE(SelfDrafting, "CLaSp's programme takes no more than its share 
     const std::string fixed =
         "[self_draft]\nsource = \"skip\"\nskip_ratio = 0.5\ngamma = 8\nconfidence_min = 0.7\n"
         "auto_off = false\n";
-    const double without = run(fixed + "skip = \"attn:2-15 mlp:2-15\"\n").rate;
+    const double without = run(fixed + "skip = \"attn:2-15 mlp:2-15\"\n").stats.rate;
     const double with =
-        run(fixed + "choose = \"programme\"\ninterval = 4\noptimise_share = 0.05\n").rate;
+        run(fixed + "choose = \"programme\"\ninterval = 4\noptimise_share = 0.05\n").stats.rate;
     CHECK(with < 0.99 * without);
     CHECK(with > 0.94 * without);
 }

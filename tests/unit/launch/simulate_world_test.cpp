@@ -90,7 +90,7 @@ struct Fixture {
         REQUIRE(config.ok());
         return simulate(file, model, config.value(), costs, "costs.tsv", {}, task);
     }
-    [[nodiscard]] std::vector<PlainAnswer> plain() const {
+    [[nodiscard]] std::vector<Answer> plain() const {
         return decode_plainly(file, model, {}, task.prompts, task.request).value();
     }
 
@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(Fixture, "whatever the pipeline and its costs, the text is pla
     for (const float temperature : {0.0F, 0.8F}) {
         task.request.sampling.temperature = temperature;
         task.request.sampling.seed = 17;
-        const std::vector<PlainAnswer> expected = plain();
+        const std::vector<Answer> expected = plain();
         for (const Shape& shape : shapes()) {
             for (const std::uint32_t seed : {1U, 2U}) {
                 CAPTURE(shape.name);
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(Fixture, "whatever the pipeline and its costs, the text is pla
                     const auto& ids = run.value().answers[i].ids;
                     CHECK_MESSAGE(ids == expected[i].ids, difference_text(ids, expected[i].ids));
                 }
-                CHECK(run.value().rate > 0);
+                CHECK(run.value().stats.rate > 0);
             }
         }
     }
@@ -135,12 +135,12 @@ TEST_CASE_FIXTURE(Fixture,
     const Result<SimulatedRun> made = run({"one", kSegment}, costs);
     INFO(why(made));
     REQUIRE(made.ok());
-    CHECK(made.value().rate == doctest::Approx(100.0).epsilon(0.02));
+    CHECK(made.value().stats.rate == doctest::Approx(100.0).epsilon(0.02));
     CHECK(made.value().overlap.both == 0.0);
     // The same run has the same time line.
     const Result<SimulatedRun> again = run({"one", kSegment}, costs);
     REQUIRE(again.ok());
-    CHECK(again.value().seconds == made.value().seconds);
+    CHECK(again.value().stats.seconds == made.value().stats.seconds);
 }
 
 TEST_CASE_FIXTURE(Fixture, "costs that are not in the table are an error that names them") {

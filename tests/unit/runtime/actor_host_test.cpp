@@ -100,8 +100,8 @@ TEST_CASE("a job's completion is a message: never inside submit, and after what 
             order.push_back(2);
         });
     CHECK(order.empty());
-    REQUIRE(host.first_job() != nullptr);
-    CHECK(host.first_job()->rows == 3);
+    REQUIRE(host.jobs().first() != nullptr);
+    CHECK(host.jobs().first()->rows == 3);
     CHECK(host.run_job());
     CHECK(order == std::vector{1});
     CHECK(host.deliver_round());

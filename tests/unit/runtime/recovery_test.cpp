@@ -196,7 +196,7 @@ TEST_CASE("restarts back off, and are forgotten after a period of work") {
     CHECK(r.health_of(kDraft) == StageHealth::Loading);
 }
 
-TEST_CASE("a stage that loads for long and dies at once is given up with its story") {
+TEST_CASE("a stage that loads for long and dies at once is given up with its failures") {
     for (const std::int64_t seconds : {0, 5, 30, 90}) {
         CAPTURE(seconds);
         Bench bench;

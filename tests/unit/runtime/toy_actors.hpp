@@ -2,6 +2,7 @@
 // that the real ones use.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -63,6 +64,7 @@ public:
     int begins = 0;
     int jobs = 0;
     int rooms = 0;
+    std::atomic<int> sent{0};  // for a test on another thread to wait for
 
 private:
     /// The number in the tensor is added to the message's.
@@ -95,6 +97,7 @@ private:
         }
         while (!ready_.empty() && send(*context_, to_, ready_.front()) == Push::Ok) {
             ready_.erase(ready_.begin());
+            ++sent;
         }
     }
 

@@ -101,6 +101,6 @@ TEST_CASE(
         CHECK(cluster.answers[0]->tokens == plain_answer(request).answer);
         CHECK(cluster.answers[0]->ends == 1);
         CHECK(cluster.world.faults.size() == 1);
-        CHECK(cluster.answers[0]->figures.replays == 1);
+        CHECK(cluster.answers[0]->stats.replays == 1);
     }
 }

@@ -1,0 +1,38 @@
+// AnswerOrder: what the conductor is asked for: a request, and the callbacks that receive its
+// answer.
+//
+// Plain values. Threads: the callbacks are called by the conductor's loop.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "actors/decoding/answer.hpp"
+#include "actors/decoding/plain_decoder.hpp"
+#include "actors/decoding/request.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+
+namespace paceline {
+
+struct AnswerOrder {
+    using OnToken = PlainDecoder::OnToken;
+    /// A further turn of this request: request.text is what is appended to its text, and what the
+    /// stages still hold of it in their KV caches is reused. Nothing: a new request.
+    std::optional<RequestId> continues;
+    Request request;
+    OnToken on_token;                 // for each committed token, in order
+    std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
+    /// Called once, at the end, in every case. The status is an error if the answer could not be
+    /// completed.
+    /// Times are of the context's clock.
+    std::function<void(const AnswerStats& stats, const Status& status)> on_end;
+};
+
+/// An order whose callbacks collect tokens, statistics and status in `answer`, which must outlive
+/// them; then `on_over` is called, unless it is empty.
+[[nodiscard]] AnswerOrder order_into(Answer& answer,
+                                     Request request,
+                                     std::function<void()> on_over = {});
+
+}  // namespace paceline

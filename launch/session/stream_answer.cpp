@@ -1,0 +1,62 @@
+#include "launch/session/stream_answer.hpp"
+
+#include <fmt/core.h>
+
+#include "model/sampling/stop_matcher.hpp"
+
+namespace paceline {
+
+Result<Answer> stream_answer(Generator& generator,
+                             const Tokenizer& tokenizer,
+                             const TextRequest& wanted,
+                             const CancelToken& cancel,
+                             const TextSink& sink) {
+    if (Status s = validate_stop_strings(wanted.stop_strings); !s.ok()) return s.error();
+    StopMatcher matcher{wanted.stop_strings};
+    const std::vector<TokenId>& before = wanted.request.text;
+    Detokenizer detokenizer{tokenizer,
+                            before.empty() ? std::nullopt : std::optional{before.back()}};
+    Answer answer;
+    Status shown;
+    const auto on_token = [&](TokenId token) {
+        if (wanted.prompt_only) return Go::Stop;  // drawn, because the prompt was processed
+        answer.ids.push_back(token);
+        const std::string text = matcher.push(detokenizer.push(token));
+        if (!text.empty()) shown = sink(text);
+        return matcher.found() || !shown.ok() ? Go::Stop : Go::On;
+    };
+    Result<AnswerStats> stats = generator.run(wanted.request, on_token, cancel);
+    if (!stats) return stats.error();
+
+    // What was held back as the possible beginning of a stop string or of a character.
+    const std::string rest = matcher.finish(detokenizer.finish());
+    if (shown.ok() && !rest.empty()) shown = sink(rest);
+    if (!shown.ok()) return shown.error();
+    answer.stats = stats.value();
+    FinishReason& finish = answer.stats.finish;
+    if (finish == FinishReason::Failed) {
+        return Error{Errc::BadFile,
+                     fmt::format("no token can be drawn after {} of the answer: no logit is a "
+                                 "finite number; the model's weights may be damaged",
+                                 answer.ids.size())};
+    }
+    if (matcher.found()) finish = FinishReason::StopString;
+    if (!wanted.prompt_only) return answer;
+    // The callback said Stop: that is the end that was wanted. Without a token the user cancelled.
+    const bool processed = answer.stats.generated_tokens > 0;
+    answer.stats.generated_tokens = 0;
+    if (finish == FinishReason::Interrupted && processed) finish = FinishReason::MaxTokens;
+    return answer;
+}
+
+RunStats stats_of(const Answer& answer, const Request& request, const Generator& generator) {
+    RunStats f;
+    f.traits = generator.traits();
+    f.traits.peak_bytes += peak_memory_bytes();
+    f.seed = request.sampling.seed;
+    f.prompt_tokens = static_cast<std::int32_t>(request.text.size());
+    f.answer = answer.stats;
+    return f;
+}
+
+}  // namespace paceline

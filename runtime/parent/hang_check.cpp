@@ -1,0 +1,37 @@
+#include "runtime/parent/hang_check.hpp"
+
+#include <utility>
+
+namespace paceline {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{10};  // between two looks at all telemetry blocks
+constexpr std::chrono::milliseconds kLateLook{1'000};
+
+}  // namespace
+
+void HangCheck::note_pause() {
+    const StageWatch::Nanos now = monotonic_now();
+    const StageWatch::Nanos before = std::exchange(polled_at_, now);
+    const StageWatch::Nanos gap = now - before;
+    if (before.count() == 0 || gap <= kLateLook) return;
+    for (SupervisedStage& stage : run_.stages.all()) stage.watch.paused(now, gap);
+    run_.recovery->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
+}
+
+void HangCheck::look() {
+    const StageWatch::Nanos now = monotonic_now();
+    if (now - looked_at_ < kLookInterval) return;
+    looked_at_ = now;
+    for (SupervisedStage& stage : run_.stages.all()) {
+        if (stage.gone || stage.state != SupervisedStage::State::Ready) continue;
+        const std::optional<std::string> complaint =
+            stage.watch.complaint(stage.telemetry->snapshot(), now);
+        if (!complaint) continue;
+        stage.hung = !stage.watch.is_stopped();
+        run_.recovery->suspect(stage.spec.id, stage.epoch,
+                               run_.node->title(stage.who()) + " " + *complaint, micros_now());
+    }
+}
+
+}  // namespace paceline

@@ -1,0 +1,40 @@
+// StageEvents: handles what the node agent reports of the stages: their messages, their silence and
+// their ends.
+//
+// Events of an incarnation that was replaced are dropped. Borrows the run, which outlives it.
+// Threads: the supervisor's.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "runtime/parent/supervised_run.hpp"
+
+namespace paceline {
+
+class StageEvents {
+public:
+    explicit StageEvents(SupervisedRun& run) : run_{run} {}
+
+    /// For the node agent; this object outlives it.
+    [[nodiscard]] NodeEvents handlers();
+
+private:
+    using Stage = SupervisedStage;
+    using State = SupervisedStage::State;
+    using Phase = SupervisedRun::Phase;
+
+    void on_message(Incarnation who, ControlSocket::Received received);
+    [[nodiscard]] static bool is_own_mail(const Stage& stage, const Envelope& envelope);
+    void on_edge_fault(Stage& stage, const control::EdgeFault& fault);
+    void on_offer(Stage& stage, const control::EdgeOffer& offer, std::span<const OwnedFd> files);
+    void on_hello(Stage& stage, control::Hello hello);
+    void on_failed(Stage& stage, const control::Failed& failed);
+    void on_nonsense(Stage& stage, const std::string& complaint);
+    void on_silence(Incarnation who, const Error& error);
+    void on_exit(Incarnation who, bool well, const std::string& how);
+
+    SupervisedRun& run_;
+};
+
+}  // namespace paceline
