@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "launch/base/command.hpp"
@@ -30,6 +32,10 @@
 #include "runtime/loop/stage_process.hpp"
 
 namespace {
+
+void complain(const std::string& what) {
+    std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(what).c_str());
+}
 
 std::string variable(const char* name) {
     const char* value = std::getenv(name);
@@ -139,8 +145,15 @@ int main(int argc, char** argv) {
         return code == paceline::kExitOk ? paceline::kExitFailure : code;
     } catch (const std::bad_alloc&) {
         std::fputs("paceline: out of memory\n", stderr);
+    } catch (const std::filesystem::filesystem_error& error) {
+        complain(error.what());
+    } catch (const std::system_error& error) {  // of std::thread, which names nothing
+        complain(std::string{"cannot start a thread: "} + error.what() +
+                 "; ulimit -u or the container's limit of processes may be too low, or a container "
+                 "runtime "
+                 "forbids clone3 (docker before 20.10.10 does)");
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(error.what()).c_str());
+        complain(error.what());
     }
     return paceline::kExitFailure;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/memory_file.hpp"
 
 namespace paceline {
 namespace {
@@ -49,7 +50,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view text) {
-    const int descriptor = ::memfd_create("paceline", MFD_CLOEXEC);
+    const int descriptor = open_memory_file("paceline");
     if (descriptor < 0 ||
         ::write(descriptor, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
         Error failed{Errc::System, "no memory file for " + name + ": " + reason(errno)};

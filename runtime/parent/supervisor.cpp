@@ -43,6 +43,7 @@ Status Supervisor::Impl::open() {
     events.on_stopped = [this](Incarnation who, bool stopped) {
         if (Stage* stage = current(who)) on_stopped(*stage, stopped);
     };
+    events.on_unpinned = [this](Incarnation, int error) { pin_error_ = error; };
     events.on_signal = [this](int signal) { signal_ = signal; };
     if (options_.on_log) {
         events.on_line = [this](Incarnation who, std::string_view line) {
@@ -186,7 +187,9 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
     std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
     std::vector<Recovery::Member> members;
     std::vector<std::vector<int>> cores;
-    for (const Stage& stage : stages_) cores.push_back(stage.spec.cores);
+    // One that could not be pinned runs on any core, and there are more of its kind.
+    for (const Stage& stage : stages_)
+        cores.push_back(pin_error_ == 0 ? stage.spec.cores : std::vector<int>{});
     const std::vector<bool> shared = cores_shared(cores);
     for (std::size_t i = 0; i < stages_.size(); ++i) {
         const Stage& stage = stages_[i];
@@ -338,6 +341,9 @@ std::vector<pid_t> Supervisor::pids() const {
 }
 StageHealth Supervisor::health_of(StageId id) const {
     return impl_->health_of(id);
+}
+int Supervisor::pin_error() const {
+    return impl_->pin_error();
 }
 std::vector<StageRecord> Supervisor::records() const {
     return impl_->records();

@@ -37,6 +37,7 @@ public:
     void excuse_loss(StageId peer);
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
+    [[nodiscard]] int pin_error() const { return pin_error_; }
     [[nodiscard]] const std::vector<StageRecord>& records() const { return records_; }
 
 private:
@@ -127,7 +128,8 @@ private:
     std::vector<StageRecord> records_;
     FailureStory story_;
     std::optional<Error> end_;
-    int signal_ = 0;  // SIGINT or SIGTERM, once one has come
+    int signal_ = 0;     // SIGINT or SIGTERM, once one has come
+    int pin_error_ = 0;  // of the last stage that could not be pinned
     Phase phase_ = Phase::Starting;
     StageWatch::Nanos polled_at_{0};
     StageWatch::Nanos looked_at_{0};   // at the telemetry blocks

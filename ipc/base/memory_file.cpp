@@ -1,0 +1,32 @@
+#include "ipc/base/memory_file.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ipc/base/denied_call.hpp"
+
+namespace paceline {
+
+int open_memory_file(const std::string& name) {
+    const int sealable = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (sealable >= 0 || !is_denied(errno)) return sealable;
+    std::string path = "/dev/shm/" + name + "-XXXXXX";
+    const int unsealable = ::mkostemp(path.data(), O_CLOEXEC);
+    if (unsealable >= 0) (void)::unlink(path.c_str());
+    return unsealable;
+}
+
+bool seals_memory_files() {
+    static const bool seals = [] {
+        const int descriptor = ::memfd_create("paceline-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (descriptor < 0) return !is_denied(errno);
+        (void)::close(descriptor);
+        return true;
+    }();
+    return seals;
+}
+
+}  // namespace paceline
