@@ -13,10 +13,13 @@ namespace paceline {
 int open_memory_file(const std::string& name) {
     const int sealable = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (sealable >= 0 || !is_denied(errno)) return sealable;
+    constexpr mode_t kMode = 0600;
+    const int nameless = ::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
+    if (nameless >= 0) return nameless;
     std::string path = "/dev/shm/" + name + "-XXXXXX";
-    const int unsealable = ::mkostemp(path.data(), O_CLOEXEC);
-    if (unsealable >= 0) (void)::unlink(path.c_str());
-    return unsealable;
+    const int unlinked = ::mkostemp(path.data(), O_CLOEXEC);
+    if (unlinked >= 0) (void)::unlink(path.c_str());
+    return unlinked;
 }
 
 bool seals_memory_files() {

@@ -1,7 +1,7 @@
 // open_memory_file: a file without a name, in memory; the kernel frees it with its last descriptor.
 //
 // A memfd, which can be sealed against resizing. Where memfd_create is missing (before Linux 3.17) or
-// forbidden: a file of /dev/shm that is unlinked at once and cannot be sealed.
+// forbidden: a file of /dev/shm without a name, or one that is unlinked at once; these cannot be sealed.
 // Threads: any.
 #pragma once
 
