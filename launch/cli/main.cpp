@@ -149,9 +149,8 @@ int main(int argc, char** argv) {
         complain(error.what());
     } catch (const std::system_error& error) {  // of std::thread, which names nothing
         complain(std::string{"cannot start a thread: "} + error.what() +
-                 "; ulimit -u or the container's limit of processes may be too low, or a container "
-                 "runtime "
-                 "forbids clone3 (docker before 20.10.10 does)");
+                 "; ulimit -u or the container's limit of processes may be too low, or a "
+                 "container runtime forbids clone3 (docker before 20.10.10 does)");
     } catch (const std::exception& error) {
         complain(error.what());
     }

