@@ -1,16 +1,23 @@
 #include "ipc/transport/shm_region.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <new>
+#include <optional>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+#include <vector>
 
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 
+#include "ipc/base/denied_call.hpp"
+#include "ipc/base/memory_file.hpp"
 #include "ipc/base/write_all.hpp"
 
 namespace paceline {
@@ -19,6 +26,7 @@ namespace {
 namespace bip = boost::interprocess;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr std::size_t kZerosAtOnce = std::size_t{1} << 20;
 
 /// What Boost.Interprocess asks of a mappable object; it has no memfd of its own.
 struct MemfdMapping {
@@ -32,6 +40,28 @@ Error failed(const char* call, const std::string& name) {
                               "' failed: " + std::strerror(errno)};
 }
 
+/// Of this machine; nothing where sysinfo is denied (sysconf() answers 0 or a random number then).
+std::optional<std::size_t> physical_bytes() {
+    struct sysinfo info {};
+    if (::sysinfo(&info) != 0) return std::nullopt;
+    return std::size_t{info.totalram} * info.mem_unit;
+}
+
+/// Gives the file its pages: 0, or the error. Zeros are written where fallocate is denied.
+int allocate(int fd, std::size_t bytes) {
+    const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+    if (!is_denied(error)) return error;
+    const std::vector<std::byte> zeros(std::min(bytes, kZerosAtOnce));
+    for (std::size_t done = 0; done < bytes;) {
+        const std::size_t part = std::min(bytes - done, zeros.size());
+        const ssize_t count = ::pwrite(fd, zeros.data(), part, static_cast<off_t>(done));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return count < 0 ? errno : ENOSPC;
+        done += static_cast<std::size_t>(count);
+    }
+    return 0;
+}
+
 }  // namespace
 
 Result<ShmFile> ShmFile::create(const std::string& name,
@@ -40,21 +70,20 @@ Result<ShmFile> ShmFile::create(const std::string& name,
     PACE_CHECK(head.size() <= bytes, "a header longer than its shared memory");
     // Allocation stops at no limit of its own: asked for more than there is, the kernel would
     // start to kill processes.
-    const auto physical = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    if (bytes > physical / 2) {
+    const std::optional<std::size_t> physical = physical_bytes();
+    if (physical && bytes > *physical / 2) {
         return Error{
             Errc::OutOfMemory,
             fmt::format(
                 "shared memory '{}' of {} bytes is over half of this machine's memory ({} bytes)",
-                name, bytes, physical)};
+                name, bytes, *physical)};
     }
     ShmFile file;
     file.bytes_ = bytes;
-    file.fd_.reset(::memfd_create(("paceline-" + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    file.fd_.reset(open_memory_file("paceline-" + name));
     if (!file.fd_) return failed("memfd_create", name);
     // Allocated now: a page that cannot be had is an error here instead of a SIGBUS later.
-    if (const int error = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(bytes)); error != 0) {
+    if (const int error = allocate(file.fd(), bytes); error != 0) {
         return Error{Errc::OutOfMemory,
                      fmt::format("no memory for shared memory '{}' of {} bytes: {}", name, bytes,
                                  write_error(error))};
@@ -62,13 +91,15 @@ Result<ShmFile> ShmFile::create(const std::string& name,
     if (::pwrite(file.fd(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size())) {
         return failed("pwrite", name);
     }
-    if (::fcntl(file.fd(), F_ADD_SEALS, kSeals) != 0) return failed("fcntl(F_ADD_SEALS)", name);
+    if (seals_memory_files() && ::fcntl(file.fd(), F_ADD_SEALS, kSeals) != 0) {
+        return failed("fcntl(F_ADD_SEALS)", name);
+    }
     return file;
 }
 
 Result<ShmRegion> ShmRegion::attach(int fd, std::size_t bytes_min) {
     const int seals = ::fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & kSeals) != kSeals) {
+    if (seals_memory_files() && (seals < 0 || (seals & kSeals) != kSeals)) {
         return Error{
             Errc::Protocol,
             fmt::format("shared memory from a peer is not sealed against resizing (descriptor {})",

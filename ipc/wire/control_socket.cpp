@@ -183,6 +183,10 @@ Result<ControlSocket::Read> ControlSocket::read_some() {
             pending_files_.emplace_back(fd);
         }
     }
+    // The kernel also cuts off descriptors for which this process has no number left.
+    if ((call.msg_flags & MSG_CTRUNC) != 0 && !OwnedFd{::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)}) {
+        return failed("recvmsg");
+    }
     if ((call.msg_flags & MSG_CTRUNC) != 0 || pending_files_.size() > 2 * kControlFilesMax) {
         return Error{Errc::Protocol,
                      "a peer sent more descriptors than a control message may carry"};

@@ -1,11 +1,15 @@
 #include "launch/check/faults.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
+
+#include "ipc/base/denied_call.hpp"
 
 namespace paceline {
 namespace {
@@ -25,8 +29,13 @@ constexpr std::chrono::milliseconds kBetween{20};
 OwnedFd open_process(pid_t pid) {
     return OwnedFd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
 }
-void send_signal(const OwnedFd& process, int signal) {
-    if (process) ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+
+/// Where process descriptors are denied the number is used. Once the supervisor has reaped the process it
+/// could belong to another one, which is stopped or continued then; that is rare, and `check` alone does it.
+void send_signal(pid_t pid, const OwnedFd& process, int signal) {
+    const bool sent =
+        process && ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0;
+    if (!sent && (!process || is_denied(errno))) ::kill(pid, signal);
 }
 
 }  // namespace
@@ -75,8 +84,8 @@ StageFaults::StageFaults(const FaultPlan& plan, std::size_t prompts, std::size_t
 StageFaults::~StageFaults() {
     over_.store(true, std::memory_order_relaxed);
     if (helper_.joinable()) helper_.join();
-    for (const auto& [name, handle] : slow_) send_signal(handle->fd, SIGCONT);
-    for (const auto& [until, handle] : stalled_) send_signal(handle->fd, SIGCONT);
+    for (const auto& [name, handle] : slow_) send_signal(handle->pid, handle->fd, SIGCONT);
+    for (const auto& [until, handle] : stalled_) send_signal(handle->pid, handle->fd, SIGCONT);
 }
 
 void StageFaults::tick(std::size_t prompt, std::size_t token, const PipelineSession& session) {
@@ -106,7 +115,12 @@ void StageFaults::look_at(const PipelineSession& session) {
         const std::lock_guard guard{lock_};
         std::shared_ptr<Handle>& handle = slow_[process.name];
         if (handle && handle->pid == process.pid) continue;
-        handle = std::make_shared<Handle>(Handle{process.pid, open_process(process.pid)});
+        OwnedFd opened = open_process(process.pid);
+        if (!opened && !is_denied(errno)) {
+            slow_.erase(process.name);  // it has ended meanwhile
+            continue;
+        }
+        handle = std::make_shared<Handle>(Handle{process.pid, std::move(opened)});
     }
 }
 
@@ -116,13 +130,13 @@ void StageFaults::happen(FaultKind kind, const PipelineSession& session) {
     if (alive.empty()) return;
     const pid_t pid = alive[random_() % alive.size()].pid;
     auto handle = std::make_shared<Handle>(Handle{pid, open_process(pid)});
-    if (!handle->fd) return;  // it has ended by itself meanwhile
+    if (!handle->fd && !is_denied(errno)) return;  // it has ended by itself meanwhile
     if (kind == FaultKind::Kill) {
-        send_signal(handle->fd, SIGKILL);
+        send_signal(pid, handle->fd, SIGKILL);
         ++kills_;
         return;
     }
-    send_signal(handle->fd, SIGSTOP);
+    send_signal(pid, handle->fd, SIGSTOP);
     ++stalls_;
     const std::chrono::milliseconds lasts{
         kStallMillisMin + static_cast<int>(random_() % (kStallMillisMax - kStallMillisMin))};
@@ -132,7 +146,8 @@ void StageFaults::happen(FaultKind kind, const PipelineSession& session) {
 
 void StageFaults::let_go_on(Clock::time_point now) {
     while (!stalled_.empty() && stalled_.begin()->first <= now) {
-        send_signal(stalled_.begin()->second->fd, SIGCONT);
+        const Handle& handle = *stalled_.begin()->second;
+        send_signal(handle.pid, handle.fd, SIGCONT);
         stalled_.erase(stalled_.begin());
     }
 }
@@ -151,7 +166,7 @@ void StageFaults::work() {
                 if (found == slow_.end()) continue;
                 const auto stopped_for = kPeriod * slow.percent / 100;
                 const bool stop = place < stopped_for;
-                send_signal(found->second->fd, stop ? SIGSTOP : SIGCONT);
+                send_signal(found->second->pid, found->second->fd, stop ? SIGSTOP : SIGCONT);
                 next = std::min(next, now + (stop ? stopped_for - place : kPeriod - place));
             }
         }

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "launch/base/cache_folders.hpp"
@@ -30,6 +32,10 @@
 #include "runtime/loop/stage_process.hpp"
 
 namespace {
+
+void complain(const std::string& what) {
+    std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(what).c_str());
+}
 
 std::optional<std::string> set_variable(const std::string& name) {
     const char* value = std::getenv(name.c_str());
@@ -123,8 +129,14 @@ int main(int argc, char** argv) {
         return code == paceline::kExitOk ? paceline::kExitFailure : code;
     } catch (const std::bad_alloc&) {
         std::fputs("paceline: out of memory\n", stderr);
+    } catch (const std::filesystem::filesystem_error& error) {
+        complain(error.what());
+    } catch (const std::system_error& error) {  // of std::thread, which names nothing
+        complain(std::string{"cannot start a thread: "} + error.what() +
+                 "; ulimit -u or the container's limit of processes may be too low, or a "
+                 "container runtime forbids clone3 (docker before 20.10.10 does)");
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "paceline: %s\n", paceline::visible_lines(error.what()).c_str());
+        complain(error.what());
     }
     return paceline::kExitFailure;
 }

@@ -296,6 +296,8 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     Result<StartedPipeline> started = start_pipeline(
         plan.value(), file, model, config, *options.log, options.trace, options.told.bars);
     if (!started) return started.error();
+    if (options.told.remarks)
+        std::fputs(unpinned_text(started.value().supervisor->pin_error()).c_str(), stderr);
     auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
                                        file.config(), *options.log);
     impl->exclusively([&] { impl->reset_stats(); });

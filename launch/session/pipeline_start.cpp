@@ -1,12 +1,11 @@
 #include "launch/session/pipeline_start.hpp"
 
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
+#include <cstring>
 #include <fmt/core.h>
-#include <iterator>
 #include <string>
 #include <sys/resource.h>
-#include <system_error>
 #include <vector>
 
 #include "launch/load/gpu_check.hpp"
@@ -40,20 +39,26 @@ std::uint64_t weight_bytes(const std::vector<MemoryNeed>& needs) {
     return bytes;
 }
 
-/// A channel takes descriptors in both of its processes and in this one, which runs out of them first.
+/// A channel takes descriptors in both of its processes and in this one, which runs out of them first. A
+/// stage that has none left says so in its own error.
 Error with_remedy(Error error) {
+    const auto says = [&error](int number) {
+        return error.what.find(std::strerror(number)) != std::string::npos;
+    };
     rlimit limit{};
-    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return error;
-    std::error_code none_left;
-    std::filesystem::directory_iterator entry{"/proc/self/fd", none_left};
-    const auto open =
-        none_left ? limit.rlim_cur : static_cast<rlim_t>(std::distance(begin(entry), end(entry)));
-    if (open * 4 < limit.rlim_cur * 3) return error;
-    error.what += fmt::format(
-        "; this process may open only {} files, and a pipeline needs some dozens for each stage: "
-        "ulimit -n 1024 (or more) before the command, as the limit's owner (root, systemd's "
-        "LimitNOFILE, docker's --ulimit)",
-        limit.rlim_cur);
+    if (says(EMFILE) && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        error.what += fmt::format(
+            "; this process may open only {} files, and a pipeline needs some dozens for each "
+            "stage: "
+            "ulimit -n 1024 (or more) before the command, as the limit's owner (root, systemd's "
+            "LimitNOFILE, docker's --ulimit)",
+            limit.rlim_cur);
+    } else if (says(ENFILE)) {
+        error.what +=
+            "; all processes of this machine together have no more files to open: fewer of them, "
+            "or a "
+            "higher limit (sysctl fs.file-max)";
+    }
     return error;
 }
 
@@ -100,6 +105,15 @@ Status check_draft_search(const PipelineConfig& config, const ModelFile& file) {
 }
 
 }  // namespace
+
+std::string unpinned_text(int pin_error) {
+    if (pin_error == 0) return "";
+    return fmt::format(
+        "stages run on any core: this system does not let them be pinned (sched_setaffinity: {}); "
+        "they "
+        "may be slower\n",
+        std::strerror(pin_error));
+}
 
 std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options) {
     std::vector<int> cores = machine.preferred_order();

@@ -61,4 +61,7 @@ struct StartedPipeline {
                                                      bool trace,
                                                      Show bars);
 
+/// A line about stages that could not be pinned to their cores (Supervisor::pin_error); empty for 0.
+[[nodiscard]] std::string unpinned_text(int pin_error);
+
 }  // namespace paceline

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <fmt/core.h>
 #include <poll.h>
@@ -24,7 +25,8 @@ constexpr int kContext = 64;
 [[noreturn]] void stream(const ModelFile& file, const ModelOptions& model, int core, int ready) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const std::array cores{core};
-    if (!pin_this_thread(cores)) ::_exit(1);
+    if (const Status pinned = pin_this_thread(cores); !pinned)
+        std::fprintf(stderr, "a neighbour runs on any core: %s\n", pinned.error().what.c_str());
     ThreadPlan plan;
     plan.cores = {core};
     CpuOptions options = cpu_options(model, plan, kContext + 1);

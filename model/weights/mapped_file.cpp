@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/memory_file.hpp"
 #include "ipc/base/write_all.hpp"
 
 namespace paceline {
@@ -65,7 +66,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 Result<MappedFile> MappedFile::of_text(const std::string& name, std::string_view text) {
-    const int descriptor = ::memfd_create("paceline", MFD_CLOEXEC);
+    const int descriptor = open_memory_file("paceline");
     const int error = descriptor < 0 ? errno : write_all(descriptor, text);
     if (error != 0) {
         Error failed{Errc::System, "no memory file for " + name + ": " + write_error(error)};

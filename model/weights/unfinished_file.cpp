@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/denied_call.hpp"
 #include "ipc/base/write_all.hpp"
 
 namespace paceline {
@@ -108,7 +109,7 @@ Error UnfinishedFile::failed(int error) const {
 Status UnfinishedFile::reserve(std::uint64_t bytes) {
     reserved_ = bytes;
     if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0) return {};
-    const bool cannot = errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR;
+    const bool cannot = errno == EOPNOTSUPP || errno == EINTR || is_denied(errno);
     if (cannot) return {};
     return failed(errno);
 }

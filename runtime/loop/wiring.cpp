@@ -1,6 +1,8 @@
 #include "runtime/loop/wiring.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <span>
@@ -116,9 +118,14 @@ Status check_transport(const EdgeSpec& edge, const std::string& name) {
     return {};
 }
 
-std::vector<OwnedFd> duplicate(std::span<const int> files) {
+Result<std::vector<OwnedFd>> duplicate(std::span<const int> files) {
     std::vector<OwnedFd> copies;
-    for (const int fd : files) copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    for (const int fd : files) {
+        copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+        if (copies.back()) continue;
+        return Error{Errc::System, std::string{"fcntl(F_DUPFD_CLOEXEC) of a channel failed: "} +
+                                       std::strerror(errno)};
+    }
     return copies;
 }
 
@@ -344,7 +351,9 @@ Result<AttachedEdges> WiringPlan::attach(StageId id, std::optional<StageId> peer
     std::vector<control::EdgeWire> edges;
     std::vector<int> files;
     collect(id, peer, edges, files);
-    return attach_edges(find(id).epoch, edges, duplicate(files));
+    const Result<std::vector<OwnedFd>> copies = duplicate(files);
+    if (!copies.ok()) return copies.error();
+    return attach_edges(find(id).epoch, edges, copies.value());
 }
 
 }  // namespace paceline

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ipc/base/memory_file.hpp"
 #include "ipc/transport/ring_layout.hpp"
 
 namespace paceline {
@@ -259,7 +260,7 @@ Result<StageTelemetryView> StageTelemetryView::attach(int fd) {
         return Error{Errc::Protocol, "not a telemetry block"};
     }
     const int seals = ::fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    if (seals_memory_files() && (seals < 0 || (seals & F_SEAL_SHRINK) == 0)) {
         return Error{Errc::Protocol, "a telemetry block is not sealed against shrinking"};
     }
     const auto bytes = static_cast<std::size_t>(status.st_size);

@@ -8,10 +8,13 @@
 #include <fmt/core.h>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <sched.h>
 #include <set>
 #include <sstream>
 #include <unistd.h>
+
+#include "ipc/base/denied_call.hpp"
 
 namespace paceline {
 namespace {
@@ -40,6 +43,11 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
     return value;
 }
 
+int cores_online() {
+    return static_cast<int>(std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+/// Where the call is denied: all that are online.
 Result<std::vector<int>> affinity_cores() {
     // The mask may be longer than cpu_set_t on a large machine: ask until it fits.
     for (int count = 1024; count <= kCoreMax; count *= 2) {
@@ -53,6 +61,11 @@ Result<std::vector<int>> affinity_cores() {
         CPU_FREE(set);
         if (failed == 0) return cores;
         if (errno != EINVAL) break;
+    }
+    if (is_denied(errno)) {
+        std::vector<int> all(static_cast<std::size_t>(cores_online()));
+        std::iota(all.begin(), all.end(), 0);
+        return all;
     }
     return Error{Errc::System, std::string{"sched_getaffinity failed: "} + std::strerror(errno)};
 }
@@ -193,7 +206,7 @@ Result<Machine> read_machine() {
     if (!allowed.ok()) return allowed.error();
     Machine machine;
     machine.allowed = std::move(allowed).value();
-    machine.online = static_cast<int>(std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    machine.online = cores_online();
     machine.quota = cgroup_quota();
     std::set<int> seen;
     for (const int core : machine.allowed) {

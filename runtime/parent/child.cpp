@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <fstream>
 #include <signal.h>
@@ -47,22 +46,31 @@ Child::Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const
       events_{events},
       pid_{started.pid},
       control_{std::move(started.control)},
-      exit_watch_{io, started.pidfd.release()},
-      control_watch_{io, ::fcntl(control_.fd(), F_DUPFD_CLOEXEC, 0)},
+      exit_watch_{io},
+      control_watch_{io, started.control_watch.release()},
       output_watch_{io, started.output.release()},
       log_{kLastWords,
            [this](std::string_view line) {
                if (events_.on_line) events_.on_line(spec_.who, line);
            }},
       oom_kills_{count_oom_kills()} {
-    watch_exit();
+    if (started.pidfd) {
+        exit_watch_.assign(started.pidfd.release());
+        watch_exit();
+    }
     watch_control();
     watch_output();
 }
 
 void Child::watch_exit() {
     exit_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
-        if (!error) reap();
+        if (error) return;
+        // Readiness is only a hint, and reaping kills: never one that lives.
+        if (has_ended()) {
+            reap();
+        } else {
+            watch_exit();
+        }
     });
 }
 
@@ -90,6 +98,13 @@ void Child::watch_output() {
     });
 }
 
+/// The number belongs to this child until it is reaped. Also true if the kernel knows no such child.
+bool Child::has_ended() const {
+    siginfo_t info{};
+    const auto id = static_cast<id_t>(pid_);
+    return ::waitid(P_PID, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+}
+
 void Child::reap() {
     if (gone_) return;
     // Its process group goes with it: a stage leaves no helpers behind. Before it is reaped, so
@@ -98,7 +113,7 @@ void Child::reap() {
     siginfo_t info{};
     std::string end;
     bool well = false;
-    if (::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info, WEXITED) != 0) {
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0) {
         end = std::string{"vanished ("} + std::strerror(errno) + ")";
     } else {
         end = describe_exit(info.si_code, info.si_status);
@@ -188,19 +203,21 @@ void Child::kill() {
     if (gone_) return;
     // One whose socket closed first was most likely dead already: then the signal came from elsewhere.
     if (!silent_) killed_ = true;
-    ::kill(-pid_, SIGKILL);
+    // It has no group of its own where setpgid is denied (spawn.hpp).
+    if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);
 }
 
-void Child::look_for_stops() {
+void Child::look_for_changes() {
     if (gone_) return;
     for (;;) {
         siginfo_t info{};
-        const int answer = ::waitid(P_PIDFD, static_cast<id_t>(exit_watch_.native_handle()), &info,
-                                    WSTOPPED | WCONTINUED | WNOHANG);
-        if (answer != 0 || info.si_pid == 0) return;
+        const int answer =
+            ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WNOHANG);
+        if (answer != 0 || info.si_pid == 0) break;
         stopped_ = info.si_code == CLD_STOPPED;
         if (events_.on_stopped) events_.on_stopped(spec_.who, stopped_);
     }
+    if (!exit_watch_.is_open() && has_ended()) reap();
 }
 
 std::string Child::title() const {

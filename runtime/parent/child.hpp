@@ -1,8 +1,9 @@
 // Child: one started stage process as its node agent sees it.
 //
 // Watches the process descriptor (the process has ended), the control socket (a message, or the end of file)
-// and its output; and asks the kernel whether the process was stopped. It reports these as NodeEvents and
-// decides nothing. Included by local_node.cpp and child.cpp alone, because it includes Asio.
+// and its output; and asks the kernel whether the process was stopped, and without a process descriptor
+// whether it has ended. It reports these as NodeEvents and decides nothing. Included by local_node.cpp and
+// child.cpp alone, because it includes Asio.
 //
 // Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
 #pragma once
@@ -33,6 +34,7 @@ public:
     [[nodiscard]] Incarnation who() const { return spec_.who; }
     [[nodiscard]] pid_t pid() const { return pid_; }
     [[nodiscard]] bool gone() const { return gone_; }
+    /// -1 if there is none (Spawned::pidfd).
     [[nodiscard]] int pidfd() { return exit_watch_.native_handle(); }
     [[nodiscard]] int control_fd() const { return control_.fd(); }
 
@@ -44,8 +46,8 @@ public:
     void flush();
     /// SIGKILL to the whole process group; on_exit follows through the io_context.
     void kill();
-    /// Reports whether the process was stopped or continued since the last call.
-    void look_for_stops();
+    /// Reports whether the process was stopped or continued since the last call, or has ended unnoticed.
+    void look_for_changes();
 
     [[nodiscard]] std::string title() const;
     [[nodiscard]] std::string last_words() const;
@@ -55,6 +57,7 @@ private:
     void watch_exit();
     void watch_control();
     void watch_output();
+    [[nodiscard]] bool has_ended() const;
     void reap();
     void fall_silent(const Error& error);
     void read_output(int reads_max);
@@ -67,7 +70,7 @@ private:
     pid_t pid_;
     ControlSocket control_;
     ControlOutbox outbox_;
-    Descriptor exit_watch_;     // owns the pidfd
+    Descriptor exit_watch_;     // owns the pidfd, if there is one
     Descriptor control_watch_;  // a second descriptor of the control socket
     Descriptor output_watch_;   // owns the pipe of stdout and stderr
     ChildLog log_;

@@ -4,10 +4,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <map>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 
@@ -32,8 +33,8 @@ constexpr std::chrono::milliseconds kReapLimit{5'000};
 /// Limits a poll, so that a stage that sends faster than it is read does not block this process.
 constexpr std::chrono::milliseconds kPollLimit{5};
 constexpr rlim_t kDescriptorsWanted = 4'096;
-/// How often the kernel is asked whether a child was stopped.
-constexpr std::chrono::milliseconds kStopPoll{10};
+/// How often the kernel is asked whether a child was stopped, or has ended without a process descriptor.
+constexpr std::chrono::milliseconds kLookInterval{10};
 
 Error failed(const char* call) {
     return {Errc::System, std::string{call} + " failed: " + std::strerror(errno)};
@@ -47,8 +48,10 @@ public:
         std::unique_ptr<Waker> waker{new Waker{std::move(bell)}};
         waker->set_ = OwnedFd{::epoll_create1(EPOLL_CLOEXEC)};
         if (!waker->set_) return failed("epoll_create1");
-        waker->end_ = OwnedFd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-        if (!waker->end_) return failed("eventfd");
+        std::array<int, 2> ends{-1, -1};
+        if (::pipe2(ends.data(), O_CLOEXEC) != 0) return failed("pipe2");
+        waker->end_ = OwnedFd{ends[0]};
+        waker->end_it_ = OwnedFd{ends[1]};
         if (const Status watched = waker->watch(waker->end_.get()); !watched.ok()) {
             return watched.error();
         }
@@ -59,11 +62,10 @@ public:
     Waker& operator=(const Waker&) = delete;
     ~Waker() {
         if (!thread_.joinable()) return;  // it was never started
-        const std::uint64_t one = 1;
-        if (::write(end_.get(), &one, sizeof one) == sizeof one) {
+        if (::write(end_it_.get(), "", 1) == 1) {
             thread_.join();
         } else {
-            thread_.detach();  // cannot happen: an eventfd that was never written to has room
+            thread_.detach();  // cannot happen: a pipe that was never written to has room
         }
     }
 
@@ -94,7 +96,8 @@ private:
     }
     Doorbell bell_;
     OwnedFd set_;
-    OwnedFd end_;
+    OwnedFd end_;     // a pipe: readable when the thread is to end
+    OwnedFd end_it_;  // its other end
     std::thread thread_;
 };
 
@@ -139,16 +142,19 @@ private:
         return found == children_.end() ? nullptr : found->second.get();
     }
     void watch_signals();
-    void look_for_stops();
+    void look_for_changes();
     void forget_the_gone();
     static void reap_helpers(const Child& child, SteadyClock::time_point deadline);
 
     NodeEvents events_;
     asio::io_context io_{1};
+    // poll_one() answers 0 when nothing is queued; without this also when nothing is awaited. Then what
+    // is queued about closed descriptors would be taken for news of those that are opened next.
+    asio::executor_work_guard<asio::io_context::executor_type> busy_{io_.get_executor()};
     asio::signal_set signals_;
     std::map<Incarnation, std::unique_ptr<Child>> children_;
     std::unique_ptr<Waker> waker_;
-    SteadyClock::time_point stops_seen_{};
+    SteadyClock::time_point looked_at_{};
 };
 
 Status LocalNode::start(const StartSpec& spec) {
@@ -156,13 +162,15 @@ Status LocalNode::start(const StartSpec& spec) {
     Result<Spawned> spawned =
         spawn_stage({spec.name, spec.command, spec.cores, spec.death_penalty});
     if (!spawned.ok()) return spawned.error();
+    const int pin_error = spawned.value().pin_error;
     auto child = std::make_unique<Child>(io_, spec, std::move(spawned).value(), events_);
     Child& started = *child;
     children_[spec.who] = std::move(child);
+    if (pin_error != 0 && events_.on_unpinned) events_.on_unpinned(spec.who, pin_error);
     if (waker_ == nullptr) return {};
     // Without a waker its events are delayed by the loop's poll limit. Reporting a failed start
     // would be wrong: the stage runs.
-    (void)waker_->watch(started.pidfd());
+    if (started.pidfd() >= 0) (void)waker_->watch(started.pidfd());
     (void)waker_->watch(started.control_fd());
     return {};
 }
@@ -185,11 +193,11 @@ void LocalNode::watch_signals() {
     });
 }
 
-void LocalNode::look_for_stops() {
+void LocalNode::look_for_changes() {
     const auto now = SteadyClock::now();
-    if (now - stops_seen_ < kStopPoll) return;
-    stops_seen_ = now;
-    for (const auto& [who, child] : children_) child->look_for_stops();
+    if (now - looked_at_ < kLookInterval) return;
+    looked_at_ = now;
+    for (const auto& [who, child] : children_) child->look_for_changes();
 }
 
 /// Outside of their own handlers.
@@ -210,7 +218,7 @@ void LocalNode::poll() {
     const auto end = SteadyClock::now() + kPollLimit;
     bool more = true;
     while (more && SteadyClock::now() < end) more = io_.poll_one() != 0;
-    look_for_stops();
+    look_for_changes();
     for (const auto& [who, child] : children_) child->flush();
     // An event that was not handled yet may be about one of them.
     if (!more) forget_the_gone();
@@ -218,8 +226,8 @@ void LocalNode::poll() {
 
 void LocalNode::wait(Deadline deadline) {
     io_.restart();
-    // Not longer than until the next look for stopped children.
-    io_.run_one_until(std::min(deadline, SteadyClock::now() + kStopPoll));
+    // Not longer than until the next look for changes of the children.
+    io_.run_one_until(std::min(deadline, SteadyClock::now() + kLookInterval));
     poll();
 }
 
@@ -229,7 +237,8 @@ Status LocalNode::wake_with(Doorbell bell) {
     waker_ = std::move(waker).value();
     for (const auto& [who, child] : children_) {
         if (child->gone()) continue;
-        if (const Status watched = waker_->watch(child->pidfd()); !watched.ok()) return watched;
+        const Status exits = child->pidfd() < 0 ? Status{} : waker_->watch(child->pidfd());
+        if (!exits.ok()) return exits;
         if (const Status watched = waker_->watch(child->control_fd()); !watched.ok()) {
             return watched;
         }
@@ -242,6 +251,7 @@ LocalNode::~LocalNode() {
     events_.on_exit = [](Incarnation, bool, const std::string&) {};
     events_.on_message = [](Incarnation, ControlSocket::Received) {};
     events_.on_silence = [](Incarnation, const Error&) {};
+    events_.on_stopped = nullptr;
     for (const auto& [who, child] : children_) child->kill();
     // SIGKILL needs no cooperation, but a process in the kernel may take its time.
     const auto deadline = SteadyClock::now() + kReapLimit;
@@ -249,7 +259,8 @@ LocalNode::~LocalNode() {
     while (!std::all_of(children_.begin(), children_.end(), gone) &&
            SteadyClock::now() < deadline) {
         io_.restart();
-        io_.run_one_until(deadline);
+        io_.run_one_until(std::min(deadline, SteadyClock::now() + kLookInterval));
+        look_for_changes();
     }
     for (const auto& [who, child] : children_) reap_helpers(*child, deadline);
 }
@@ -276,10 +287,9 @@ void raise_descriptor_limit() {
 
 Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events, bool catch_signals) {
     raise_descriptor_limit();
-    // Processes that a dying stage leaves behind become children of this process, which reaps them.
-    if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) {
-        return failed("prctl(PR_SET_CHILD_SUBREAPER)");
-    }
+    // Processes that a dying stage leaves behind become children of this process, which reaps them. Where
+    // that is denied, init does.
+    (void)::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     try {
         return std::unique_ptr<NodeAgent>{
             std::make_unique<LocalNode>(std::move(events), catch_signals)};

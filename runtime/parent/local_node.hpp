@@ -12,7 +12,7 @@
 namespace paceline {
 
 /// Also makes this process the reaper of processes that its stages leave behind, and raises its limit of
-/// open descriptors as far as permitted. Errc::System if it cannot become the reaper.
+/// open descriptors, both as far as permitted. Errc::System if it cannot watch children and signals.
 [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
                                                                  bool catch_signals);
 

@@ -47,6 +47,8 @@ struct NodeEvents {
     std::function<void(Incarnation, const Error&)> on_silence;
     /// Some of the messages that send() had queued were sent. May be empty.
     std::function<void(Incarnation)> on_flushed;
+    /// It was started on any core, because sched_setaffinity was denied with this errno. May be empty.
+    std::function<void(Incarnation, int error)> on_unpinned;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
     /// It has ended and is reaped, its memory is free. `how` is its whole exit report: name, exit

@@ -7,56 +7,75 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/close_range.h>
+#include <optional>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
+#include "ipc/base/denied_call.hpp"
 #include "runtime/loop/stage_process.hpp"
 #include "runtime/parent/affinity.hpp"
 
 namespace paceline {
 namespace {
 
-/// What the child tells its parent when it cannot become the stage.
-struct ChildFailure {
+/// What the child tells its parent before exec: that it is not pinned, or that it cannot become the stage.
+struct ChildNote {
     int error;
     int step;
 };
-constexpr std::array kSteps = {"prctl", "setpgid", "close_range", "sched_setaffinity",
-                               "dup2",  "fcntl",   "execv"};
-enum Step : int { Prctl, Group, Close, Affinity, Streams, Inherit, Exec };
+constexpr std::array kSteps = {"sched_setaffinity", "dup2", "fcntl", "execv"};
+enum Step : int { Affinity, Streams, Inherit, Exec };
+
+constexpr const char* kOwnProgram = "/proc/self/exe";
+constexpr int kDescriptorsMax = 65'536;  // that are marked one by one where close_range is denied
 
 /// Everything the child needs, made before fork: it may only make system calls after it.
 struct Plan {
     const char* path;
+    const char* path_otherwise;  // if the first one cannot be executed; may be nullptr
     std::vector<char*> argv;
     std::vector<std::uint64_t> core_mask;  // as sched_setaffinity reads it; empty: not pinned
     pid_t parent;
     int null_in;
     int output;
     int control;
-    int failure;
+    int notes;
     std::string death_penalty;  // as /proc/self/oom_score_adj takes it
 };
 
+bool note(const Plan& plan, Step step) {
+    const ChildNote sent{errno, step};
+    return ::write(plan.notes, &sent, sizeof sent) == sizeof sent;
+}
+
 [[noreturn]] void give_up(const Plan& plan, Step step) {
-    const ChildFailure failure{errno, step};
-    // If even this fails the parent sees the exit code.
-    if (::write(plan.failure, &failure, sizeof failure) < 0) ::_exit(126);
-    ::_exit(127);
+    // If even the note fails the parent sees the exit code.
+    ::_exit(note(plan, step) ? 127 : 126);
+}
+
+/// Every descriptor but the standard ones closes at exec. Without close_range (before Linux 5.11, and in
+/// old container profiles) each is marked: those of this program are marked already, only those of the
+/// shell that started it and of libraries are not.
+void close_at_exec() {
+    if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+    for (int fd = 3; fd < kDescriptorsMax; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 /// The child between fork and exec.
 [[noreturn]] void become_stage(const Plan& plan) {
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(plan, Prctl);
+    // Not needed to run: without the signal the stage ends when its control socket closes; without a
+    // group its parent kills it alone.
+    (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != plan.parent) ::_exit(125);  // died before the signal was armed
-    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(plan, Prctl);
-    if (::setpgid(0, 0) != 0) give_up(plan, Group);
+    (void)::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void)::setpgid(0, 0);
 
     const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     // Where it cannot be set the kernel chooses by size: worse, but no reason not to start.
@@ -70,14 +89,15 @@ struct Plan {
     if (!plan.core_mask.empty() &&
         ::sched_setaffinity(0, plan.core_mask.size() * sizeof(std::uint64_t),
                             reinterpret_cast<const cpu_set_t*>(plan.core_mask.data())) != 0) {
-        give_up(plan, Affinity);
+        (void)note(plan, Affinity);
     }
     if (::dup2(plan.null_in, 0) < 0 || ::dup2(plan.output, 1) < 0 || ::dup2(plan.output, 2) < 0) {
         give_up(plan, Streams);
     }
-    if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) != 0) give_up(plan, Close);
+    close_at_exec();
     if (::fcntl(plan.control, F_SETFD, 0) != 0) give_up(plan, Inherit);
     ::execv(plan.path, plan.argv.data());
+    if (plan.path_otherwise != nullptr) ::execv(plan.path_otherwise, plan.argv.data());
     give_up(plan, Exec);
 }
 
@@ -106,11 +126,13 @@ std::vector<std::uint64_t> mask_of(std::span<const int> cores) {
     return mask;
 }
 
-/// Waits until the child has become the stage (its end of the pipe closes at exec) or has said
-/// why it cannot. A file system that does not answer, or another thread's fork that keeps a copy of
-/// the pipe, must not block the parent for ever.
-Status await_exec(const std::string& name, int fd, std::chrono::milliseconds limit) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
+/// The child's next note; nothing once it has become the stage (its end of the pipe closes at exec). A
+/// file system that does not answer, or another thread's fork that keeps a copy of the pipe, must not
+/// block the parent for ever.
+Result<std::optional<ChildNote>> next_note(const SpawnSpec& spec,
+                                           int fd,
+                                           std::chrono::steady_clock::time_point deadline) {
+    const std::string& name = spec.name;
     pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
     for (int ready = 0; ready <= 0;) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(
@@ -120,20 +142,43 @@ Status await_exec(const std::string& name, int fd, std::chrono::milliseconds lim
                 Errc::System,
                 fmt::format("cannot start stage '{}': its process did not begin to run the "
                             "command within {} ms",
-                            name, limit.count())};
+                            name, spec.exec_limit.count())};
         }
         ready = ::poll(&entry, 1, static_cast<int>(left.count()));
         if (ready < 0 && errno != EINTR) return failed(name, "poll", errno);
     }
-    ChildFailure failure{};
+    ChildNote note{};
     ssize_t count = -1;
     do {
-        count = ::read(fd, &failure, sizeof failure);
+        count = ::read(fd, &note, sizeof note);
     } while (count < 0 && errno == EINTR);
-    if (count == 0) return {};
-    if (count != static_cast<ssize_t>(sizeof failure)) return failed(name, "read", errno);
-    const auto step = static_cast<std::size_t>(failure.step);
-    return failed(name, step < kSteps.size() ? kSteps[step] : "exec", failure.error);
+    if (count == 0) return std::optional<ChildNote>{};
+    if (count != static_cast<ssize_t>(sizeof note)) return failed(name, "read", errno);
+    return std::optional{note};
+}
+
+/// Waits until the child has become the stage or has said why it cannot: 0, or the errno for which it
+/// could not be pinned.
+Result<int> await_exec(const SpawnSpec& spec, int fd) {
+    const auto deadline = std::chrono::steady_clock::now() + spec.exec_limit;
+    int pin_error = 0;
+    for (;;) {
+        const Result<std::optional<ChildNote>> note = next_note(spec, fd, deadline);
+        if (!note.ok()) return note.error();
+        if (!note.value()) return pin_error;
+        const auto [error, step] = *note.value();
+        if (step != Affinity) {
+            const auto index = static_cast<std::size_t>(step);
+            return failed(spec.name, index < kSteps.size() ? kSteps[index] : "exec", error);
+        }
+        pin_error = error;
+    }
+}
+
+/// The path by which this program was started, for a container without /proc; nullptr if it is not known.
+const char* path_of_program() {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address as the kernel hands it over
+    return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
 }
 
 /// SIGKILL needs no cooperation, but a process in the kernel may take its time: then it is left.
@@ -155,26 +200,30 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     Result<std::pair<ControlSocket, ControlSocket>> sockets = ControlSocket::make_pair();
     if (!sockets.ok()) return sockets.error();
     auto& [ours, theirs] = sockets.value();
+    OwnedFd control_watch{::fcntl(ours.fd(), F_DUPFD_CLOEXEC, 0)};
+    if (!control_watch) return failed(spec.name, "fcntl(F_DUPFD_CLOEXEC)", errno);
     Result<Pipe> output = make_pipe(spec.name);
     if (!output.ok()) return output.error();
-    Result<Pipe> failure = make_pipe(spec.name);
-    if (!failure.ok()) return failure.error();
+    Result<Pipe> notes = make_pipe(spec.name);
+    if (!notes.ok()) return notes.error();
     const OwnedFd null_in{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
     if (!null_in) return failed(spec.name, "open(/dev/null)", errno);
 
     std::vector<std::string> command = spec.command;
-    const std::string path = command.empty() ? "/proc/self/exe" : command.front();
+    const bool own = command.empty();
+    const std::string path = own ? kOwnProgram : command.front();
     // The first word is its name in ps and top; tests and users find stages by it.
-    if (command.empty()) command = {"paceline: " + spec.name, kStageSubcommand};
+    if (own) command = {"paceline: " + spec.name, kStageSubcommand};
     command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
     Plan plan{path.c_str(),
+              own ? path_of_program() : nullptr,
               {},
               mask_of(spec.cores),
               ::getpid(),
               null_in.get(),
               output.value().write.get(),
               theirs.fd(),
-              failure.value().write.get(),
+              notes.value().write.get(),
               std::to_string(spec.death_penalty)};
     for (std::string& argument : command) plan.argv.push_back(argument.data());
     plan.argv.push_back(nullptr);
@@ -183,21 +232,25 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     if (pid < 0) return failed(spec.name, "fork", errno);
     if (pid == 0) become_stage(plan);
 
-    failure.value().write.reset();
-    const Status started = await_exec(spec.name, failure.value().read.get(), spec.exec_limit);
+    notes.value().write.reset();
+    const Result<int> started = await_exec(spec, notes.value().read.get());
     if (!started.ok()) {
         kill_and_reap(pid);
         return started.error();
     }
-    Spawned child{pid, OwnedFd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))},
-                  std::move(output.value().read), std::move(ours)};
-    const bool non_blocking = ::fcntl(child.output.get(), F_SETFL, O_NONBLOCK) == 0;
-    if (!child.pidfd || !non_blocking) {
+    OwnedFd pidfd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
+    const bool watched = pidfd || is_denied(errno);
+    if (!watched || ::fcntl(output.value().read.get(), F_SETFL, O_NONBLOCK) != 0) {
         const int error = errno;
         kill_and_reap(pid);
-        return failed(spec.name, child.pidfd ? "fcntl" : "pidfd_open", error);
+        return failed(spec.name, watched ? "fcntl" : "pidfd_open", error);
     }
-    return child;
+    return Spawned{pid,
+                   std::move(pidfd),
+                   std::move(output.value().read),
+                   std::move(ours),
+                   std::move(control_watch),
+                   started.value()};
 }
 
 std::string describe_exit(int code, int status) {

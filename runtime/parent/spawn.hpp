@@ -6,6 +6,10 @@
 // everything it ever allocates is local to them), reads /dev/null, writes stdout and stderr into
 // a pipe that its parent keeps, and closes every other descriptor.
 //
+// A step that a kernel or a container's profile denies and that a stage can do without is left out: a stage
+// that cannot be pinned runs unpinned (Spawned::pin_error), one without a parent-death signal ends when its
+// control socket closes.
+//
 // Must be called from the thread that lives as long as the children may: the parent-death signal
 // belongs to the thread that forked.
 #pragma once
@@ -34,9 +38,11 @@ struct SpawnSpec {
 /// A started child. Not reaped by the destructor: the supervisor does that.
 struct Spawned {
     pid_t pid = -1;
-    OwnedFd pidfd;          // readable once the child has exited
+    OwnedFd pidfd;          // readable once the child has exited; empty where pidfd_open is denied
     OwnedFd output;         // what it writes to stdout and stderr; non-blocking
     ControlSocket control;  // the parent's end
+    OwnedFd control_watch;  // a second descriptor of the same end, for whoever waits for messages
+    int pin_error = 0;      // errno of sched_setaffinity: the child runs on any core; 0: on its own
 };
 
 /// Errc::BadArgument for a core that does not exist or is not allowed here; Errc::System names

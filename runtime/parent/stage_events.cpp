@@ -26,6 +26,7 @@ NodeEvents StageEvents::handlers() {
     events.on_stopped = [this](Incarnation who, bool stopped) {
         if (Stage* stage = run_.stages.current(who)) stage->watch.stopped(stopped, monotonic_now());
     };
+    events.on_unpinned = [this](Incarnation, int error) { run_.pin_error = error; };
     events.on_signal = [this](int signal) { run_.signal = signal; };
     if (run_.options.on_log) {
         events.on_line = [this](Incarnation who, std::string_view line) {

@@ -66,6 +66,7 @@ struct SupervisedRun {
     FailureLog failures;
     std::optional<Error> end;
     int signal = 0;                   // SIGINT or SIGTERM, once one has come
+    int pin_error = 0;                // of the last stage that could not be pinned
     std::unique_ptr<NodeAgent> node;  // last: its events end before what they touch
 };
 

@@ -45,6 +45,7 @@ public:
     void excuse_loss(StageId peer);
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
+    [[nodiscard]] int pin_error() const { return run_.pin_error; }
     [[nodiscard]] const std::vector<StageRecord>& records() const { return run_.records; }
 
 private:
@@ -137,7 +138,9 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
     std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
     std::vector<Recovery::Member> members;
     std::vector<std::vector<int>> cores;
-    for (const Stage& stage : run_.stages.all()) cores.push_back(stage.spec.cores);
+    // One that could not be pinned runs on any core, and there are more of its kind.
+    for (const Stage& stage : run_.stages.all())
+        cores.push_back(run_.pin_error == 0 ? stage.spec.cores : std::vector<int>{});
     const std::vector<bool> shared = cores_shared(cores);
     for (std::size_t i = 0; i < run_.stages.all().size(); ++i) {
         const Stage& stage = run_.stages.all()[i];
@@ -313,6 +316,9 @@ std::vector<pid_t> Supervisor::pids() const {
 }
 StageHealth Supervisor::health_of(StageId id) const {
     return impl_->health_of(id);
+}
+int Supervisor::pin_error() const {
+    return impl_->pin_error();
 }
 std::vector<StageRecord> Supervisor::records() const {
     return impl_->records();

@@ -105,6 +105,9 @@ public:
     /// Of the incarnations that live now; 0 for one that is being replaced.
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
+    /// Why stages run on any core although they were given some (an errno of sched_setaffinity); 0 if they
+    /// were pinned.
+    [[nodiscard]] int pin_error() const;
     /// The conductor's telemetry block, then the incarnations in the order in which they were started, the
     /// oldest dead ones left out.
     [[nodiscard]] std::vector<StageRecord> records() const;

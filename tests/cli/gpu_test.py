@@ -106,7 +106,7 @@ class Plain(Gpu):
         for exact, said in (("on", False), ("off", True)):
             stats = self.folder / "stats.json"
             done = subprocess.run([BINARY, *run, "--exact", exact, "--stats", str(stats)], capture_output=True,
-                                  timeout=20, env=environment(), check=True)
+                                  timeout=120, env=environment(), check=True)
             self.assertEqual(" | exact off\n" in done.stderr.decode(), said, done.stderr)
             figures = json.loads(stats.read_text())
             self.assertEqual(" exact=off" in figures["equality_class"], said, figures)
@@ -154,7 +154,7 @@ class Plain(Gpu):
         fault = self.folder / "fault"
         fault.write_text("200")
         done = subprocess.run([BINARY, "run", "-m", TINY, "--device", "cuda:0", "-p", PROMPT], capture_output=True,
-                              timeout=20, env=environment(PACELINE_EMULATED_FAULT=str(fault)), check=False)
+                              timeout=120, env=environment(PACELINE_EMULATED_FAULT=str(fault)), check=False)
         self.assertEqual(done.returncode, FAILURE)
         self.assertRegex(done.stderr.decode(), "paceline: .*the device is broken")
 
@@ -190,7 +190,7 @@ class Pipelines(Gpu):
 
     def test_the_placement_says_what_runs_where_and_what_it_takes_there(self):
         done = subprocess.run([BINARY, "run", "-m", TINY, "--config", self.config(ON_BOTH), "-p", "x", "-n", "2",
-                               "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+                               "-v"], capture_output=True, timeout=120, env=environment(), check=True)
         rows = {row.split()[0]: row.split() for row in done.stderr.decode().splitlines()}
         self.assertEqual((rows["target"][3], rows["draft"][3]), ("cuda:0", "cpu"))
         self.assertRegex(" ".join(rows["target"]), r"\d\.\d MB \d\.\d MB$")
@@ -206,7 +206,7 @@ class Pipelines(Gpu):
                 fault.write_text(str(kernel))
                 log = self.folder / "log.txt"
                 done = subprocess.run([BINARY, *args, "--config", self.config(shape), "--log", str(log)],
-                                      capture_output=True, timeout=30, check=False,
+                                      capture_output=True, timeout=120, check=False,
                                       env=environment(PACELINE_EMULATED_FAULT=str(fault)))
                 error = done.stderr.decode()
                 self.assertEqual((done.returncode, done.stdout.decode()), (0, plain), error)
@@ -218,7 +218,7 @@ class Pipelines(Gpu):
         fault = self.folder / "fault"
         fault.write_text("1")
         done = subprocess.run([BINARY, "run", "-m", self.model(), "-p", PROMPT, "--config", self.config(FOLD)],
-                              capture_output=True, timeout=30, check=False,
+                              capture_output=True, timeout=120, check=False,
                               env=environment(PACELINE_EMULATED_FAULT=str(fault)))
         self.assertEqual(done.returncode, FAILURE)
         self.assertRegex(done.stderr.decode(), "stage 'gpu' .*the GPU failed: .*the device is broken")

@@ -251,7 +251,7 @@ class Runs(CliTest):
         while os.read(reader, 65536):
             pass
         stderr = process.stderr.read().decode()
-        self.assertEqual(process.wait(timeout=20), 130, stderr)
+        self.assertEqual(process.wait(timeout=120), 130, stderr)
 
     def test_a_program_that_finds_no_gpu_says_what_a_dry_run_does(self):
         program = str(Path(BINARY).with_name("paceline"))

@@ -156,10 +156,11 @@ class BeforeTheModel(CliTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_check_knows_the_processes_before_it_decodes(self):
-        begun = time.monotonic()
+        begun = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         said = self.run_fails(USAGE, "check", "-m", TINY, "--method", "pearl", "--delay", "missing:20", "-n", "400")
         self.assertIn("--delay missing:20: no process is called 'missing'; there are target, draft", said)
-        self.assertLess(time.monotonic() - begun, 10)
+        # Of the processor, whatever else runs here; the answers would take much longer.
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begun, 10)
 
     def test_syntax_and_meaning_of_a_configuration_end_with_the_same_code(self):
         path = self.folder / "pipeline.toml"
@@ -180,7 +181,7 @@ class Remedies(CliTest):
         self.assertIn("fetch the file again", said)
 
     def test_too_few_descriptors_name_the_limit_and_the_command_that_raises_it(self):
-        for limit in (20, 40, 60):
+        for limit in range(8, 61, 4):
             with self.subTest(limit=limit):
                 done = subprocess.run(
                     [BINARY, "run", "-m", TINY, "--method", "four-stages", "-n", "2", "x"], capture_output=True,
@@ -228,10 +229,9 @@ class Stages(CliTest):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         wanted = {"paceline: early-verify", "paceline: final-verify", "paceline: draft", "paceline: correct"}
-        deadline = time.monotonic() + 20
-        while (found := self.children(process.pid)).keys() != wanted and time.monotonic() < deadline:
+        while (found := self.children(process.pid)).keys() != wanted:
+            self.assertIsNone(process.poll(), f"the run ended with {found}")
             time.sleep(0.05)
-        self.assertEqual(found.keys(), wanted)
         for name, comm in found.items():
             self.assertEqual(comm, name[:15], "the kernel keeps 15 letters")
 

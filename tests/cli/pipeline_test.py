@@ -86,7 +86,7 @@ class Pipeline(CliTest):
 
     def test_the_placement_is_printed_before_the_answer_one_line_a_stage(self):
         args = [BINARY, "run", "-m", TINY, "--config", self.config(2, True), "-p", "x", "-n", "3"]
-        done = subprocess.run([*args, "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        done = subprocess.run([*args, "-v"], capture_output=True, timeout=120, env=environment(), check=True)
         # Without the log: its lines begin with a date.
         lines = [line for line in done.stderr.decode().splitlines() if not re.match(r"\d{4}-", line)]
         self.assertEqual(lines[0].split(),
@@ -98,7 +98,7 @@ class Pipeline(CliTest):
         self.assertEqual(len({row[1] for row in rows}), 3, "three processes")
         self.assertIn("prompt lookup", lines[4], "what the draft thinks with")
         self.assertEqual(len(lines), 6, "the placement and the figures, nothing else")
-        done = subprocess.run(args, capture_output=True, timeout=20, env=environment(), check=True)
+        done = subprocess.run(args, capture_output=True, timeout=120, env=environment(), check=True)
         self.assertEqual(len(done.stderr.splitlines()), 2, "what the draft thinks with, and the figures")
 
     def test_checksums_of_whole_messages_change_nothing(self):
@@ -130,15 +130,15 @@ class Pipeline(CliTest):
 
     def test_verbose_shows_the_same_lines_on_stderr_and_nothing_else_does(self):
         args = ["run", "-m", TINY, "--config", self.config(1, False), "-p", "x", "-n", "3"]
-        quiet = subprocess.run([BINARY, *args], capture_output=True, timeout=20, env=environment(), check=True)
-        loud = subprocess.run([BINARY, *args, "-v"], capture_output=True, timeout=20, env=environment(), check=True)
+        quiet = subprocess.run([BINARY, *args], capture_output=True, timeout=120, env=environment(), check=True)
+        loud = subprocess.run([BINARY, *args, "-v"], capture_output=True, timeout=120, env=environment(), check=True)
         self.assertNotIn(b"started, epoch", quiet.stderr)
         self.assertIn(b"started, epoch 1", loud.stderr)
         self.assertEqual(quiet.stdout, loud.stdout)
 
     def test_a_model_that_is_gone_when_a_stage_loads_is_an_error_with_its_path(self):
         done = subprocess.run([BINARY, "run", "-m", str(self.folder / "no.gguf"), "--config", self.config(2, False),
-                               "-p", "x"], capture_output=True, timeout=20, env=environment(), check=False)
+                               "-p", "x"], capture_output=True, timeout=120, env=environment(), check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no.gguf", done.stderr.decode())
 

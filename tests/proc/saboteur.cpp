@@ -61,7 +61,8 @@ void Saboteur::tick() {
             second_at_.reset();
             (void)send(second_home_, SIGKILL);
         }
-        if (resume_at_ && now >= *resume_at_) {
+        const bool replaced = supervisor_.pids()[victim_] != victim_pid_;
+        if (resume_at_ && now >= *resume_at_ && (replaced || !plan_.until_replaced)) {
             ::kill(victim_pid_, SIGCONT);  // harmless if another process has the number by now
             resume_at_.reset();
             noticed_ = true;

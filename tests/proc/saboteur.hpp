@@ -33,11 +33,13 @@ struct SabotagePlan {
     Strike strike = Strike::Kill;
     int signals = 0;  // at least, in all; 0: it only watches
     std::uint64_t seed = 1;
-    Micros gap_max{40'000};             // between a recovery and the next strike
-    Micros pause{0};                    // of Pause
-    std::optional<StageId> only = {};   // the process that is struck; empty: any
-    Micros recovery_limit{10'000'000};  // the run fails if tokens stay away for longer
-    Micros run_limit{120'000'000};      // or if it takes longer as a whole
+    Micros gap_max{40'000};            // between a recovery and the next strike
+    Micros pause{0};                   // of Pause
+    bool until_replaced = false;       // a pause goes on until the process was replaced
+    std::optional<StageId> only = {};  // the process that is struck; empty: any
+    // So that a run that hangs says where, instead of running into ctest's limit. No measure of speed.
+    Micros recovery_limit{120'000'000};  // without a token after a strike
+    Micros run_limit{240'000'000};
 };
 
 class Saboteur final : public Actor {

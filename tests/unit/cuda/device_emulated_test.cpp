@@ -250,14 +250,17 @@ TEST_CASE("every half and bf16 value survives a round trip, and ties go to even"
     CHECK(two_bf16(1.0F, 2.0F) == 0x4000'3F80U);
 }
 
-TEST_CASE("thousands of collective operations of a block take milliseconds") {
+TEST_CASE("thousands of collective operations of a block follow each other") {
     const test::OnDevice<float> out(std::vector<float>(256, 0.0F));
     Stream stream;
     const auto start = std::chrono::steady_clock::now();
     launch(stream, {.threads = 256}, many_collectives, {4000, out.data()});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     MESSAGE("4000 collectives of 256 threads: " << took.count() * 1e3 << " ms");
-    CHECK(took.count() < 10.0);  // only against a blunder: the machine may be busy, or sanitized
+    // Each of the five exchanges was done an even number of times.
+    const std::vector<float> values = out.take();
+    for (std::size_t thread = 0; thread < values.size(); ++thread)
+        REQUIRE(values[thread] == static_cast<float>(thread));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace paceline::test {
 
 using Clock = std::chrono::steady_clock;
-inline constexpr std::chrono::seconds kLimit{30};
+inline constexpr std::chrono::seconds kLimit{120};  // so that a test that hangs says where
 
 struct Plan {
     Transport transport = Transport::Exported;

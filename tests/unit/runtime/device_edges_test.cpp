@@ -1,5 +1,7 @@
 // Edges whose tensors lie on a device: opening, order, what is sent and received, and how they end.
 #include <algorithm>
+#include <chrono>
+#include <fmt/core.h>
 
 #include "tests/unit/runtime/device_edges_scene.hpp"
 
@@ -127,13 +129,16 @@ TEST_CASE(
     const std::uint64_t frames = counted(*scene.telemetry_b, Counter::FramesIn);
     const std::uint64_t sleeps = counted(*scene.telemetry_b, Counter::Sleeps);
     const int polls = scene.port_b.polls;
+    const auto begin = std::chrono::steady_clock::now();
     scene.push(kB, -1);
     scene.push(kB, -1);
     CHECK(soon([&] { return counted(*scene.telemetry_b, Counter::FramesIn) == frames + 2; }));
     std::this_thread::sleep_for(200ms);
     CHECK(scene.answers().empty());
-    CHECK(counted(*scene.telemetry_b, Counter::Sleeps) > sleeps);
-    CHECK(scene.port_b.polls - polls < 100);  // every 20 ms, or when something was said
+    CHECK(soon([&] { return counted(*scene.telemetry_b, Counter::Sleeps) > sleeps; }));
+    // Every 20 ms, or when something was said; however long this took.
+    const int more = scene.port_b.polls - polls;
+    CHECK(more < 50 + (std::chrono::steady_clock::now() - begin) / 5ms);
     CHECK(scene.device_b.counts().expected == 1);
     scene.device_b.may().may_arrive = true;
     scene.nudge();
@@ -229,31 +234,46 @@ TEST_CASE("a link that does not open within the limit ends its stage") {
                   "transport nccl of early -> final: connecting: no "
                   "offer of the consumer came within 100 ms"));
     }
+    // Twice the limit while the machine is too slow for what comes before it.
     SUBCASE("it does not connect") {
-        DeviceEdgesScene scene{Transport::Nccl, 100};
-        scene.device_a.may().may_open = false;
-        scene.start();
-        scene.relay();
-        scene.thread_a.join();
-        REQUIRE_FALSE(scene.ended_a.ok());
-        CHECK(has(scene.ended_a.error().what, "it did not connect within 100 ms"));
+        for (std::uint32_t limit = 100;; limit *= 2) {
+            DeviceEdgesScene scene{Transport::Nccl, limit};
+            scene.device_a.may().may_open = false;
+            scene.start();
+            scene.relay();
+            scene.thread_a.join();
+            REQUIRE_FALSE(scene.ended_a.ok());
+            const std::string& what = scene.ended_a.error().what;
+            if (has(what, "no offer of the consumer came")) continue;
+            CHECK(has(what, fmt::format("it did not connect within {} ms", limit)));
+            break;
+        }
     }
     SUBCASE("one that opens in time lives on") {
-        DeviceEdgesScene scene{Transport::Nccl, 1500};
-        scene.start();
-        scene.relay();
-        scene.ask(1);
-        REQUIRE(scene.await_answers(1) == numbers(1, 1));
-        std::this_thread::sleep_for(1600ms);
-        scene.ask(2);
-        CHECK(scene.await_answers(1) == numbers(2, 1));
-        scene.end();
-        CHECK(scene.ended_a.ok());
-        CHECK(scene.ended_b.ok());
+        for (std::uint32_t limit = 1500;; limit *= 2) {
+            DeviceEdgesScene scene{Transport::Nccl, limit};
+            scene.start();
+            scene.relay();
+            scene.ask(1);
+            if (scene.await_answers(1) != numbers(1, 1)) {
+                scene.end();
+                const Status& late = scene.ended_a.ok() ? scene.ended_b : scene.ended_a;
+                REQUIRE_FALSE(late.ok());
+                REQUIRE(has(late.error().what, " within "));
+                continue;
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds{limit + 100});
+            scene.ask(2);
+            CHECK(scene.await_answers(1) == numbers(2, 1));
+            scene.end();
+            CHECK(scene.ended_a.ok());
+            CHECK(scene.ended_b.ok());
+            break;
+        }
     }
 }
 
-TEST_CASE("an error of a link ends the stage, unless the peer turns out to be lost") {
+TEST_CASE("an error of a link ends the stage") {
     DeviceEdgesScene scene{Transport::Nccl};
     scene.start();
     scene.relay();
@@ -261,17 +281,29 @@ TEST_CASE("an error of a link ends the stage, unless the peer turns out to be lo
     REQUIRE(scene.await_answers(1) == numbers(1, 1));
     scene.device_a.may().polling_fails = true;
     scene.device_a.nudge();
-    SUBCASE("the peer lives") {
-        scene.ask(2);  // no slot is free any more
-        scene.thread_a.join();
-        REQUIRE_FALSE(scene.ended_a.ok());
-        CHECK(has(scene.ended_a.error().what,
-                  "transport nccl of early -> final: exchanging tensors: fake device"));
-        CHECK(scene.answers().empty());
-    }
-    SUBCASE("the peer is lost") {
+    scene.ask(2);  // no slot is free any more
+    scene.thread_a.join();
+    REQUIRE_FALSE(scene.ended_a.ok());
+    CHECK(has(scene.ended_a.error().what,
+              "transport nccl of early -> final: exchanging tensors: fake device"));
+    CHECK(scene.answers().empty());
+}
+
+TEST_CASE("an error of a link does not end the stage if the peer turns out to be lost") {
+    // Again if a busy machine let the grace time pass before the loss was told.
+    for (bool in_time = false; !in_time;) {
+        DeviceEdgesScene scene{Transport::Nccl};
+        scene.start();
+        scene.relay();
+        scene.ask(1);
+        REQUIRE(scene.await_answers(1) == numbers(1, 1));
+        const auto begin = std::chrono::steady_clock::now();
+        scene.device_a.may().polling_fails = true;
+        scene.device_a.nudge();
         scene.port_a.say(PeersLost{{kB}}, scene.plan.bell_of(kA).value());
         CHECK(soon([&] { return scene.device_a.counts().links == 0; }));
+        in_time = std::chrono::steady_clock::now() - begin < EdgeLinks::kGrace;
+        if (!in_time) continue;
         std::this_thread::sleep_for(std::chrono::microseconds{EdgeLinks::kGrace} + 200ms);
         scene.end();
         CHECK(scene.ended_a.ok());

@@ -50,10 +50,12 @@ inline std::vector<EdgeSpec> edges() {
     return {{kConductor, kA, 8, 2, 0, 0}, {kA, kB, 8, 2, 2, 64}, {kB, kConductor, 8, 2, 0, 0}};
 }
 
-inline int entries_of(const char* path) {
+/// Those whose names begin with `prefix`: other programs use some folders too.
+inline int entries_of(const char* path, std::string_view prefix = "") {
     int count = 0;
     DIR* folder = ::opendir(path);
-    while (folder != nullptr && ::readdir(folder) != nullptr) ++count;
+    while (const dirent* entry = folder != nullptr ? ::readdir(folder) : nullptr)
+        count += std::string_view{entry->d_name}.starts_with(prefix) ? 1 : 0;
     if (folder != nullptr) ::closedir(folder);
     return count;
 }
@@ -69,12 +71,12 @@ inline std::jthread kill_soon(std::vector<pid_t> pids) {
 /// What must be the same after a run as before it.
 struct Leftovers {
     int descriptors = entries_of("/proc/self/fd");
-    int shm = entries_of("/dev/shm");
+    int shm = entries_of("/dev/shm", "paceline");
     ~Leftovers() {
         CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);  // no child, dead or alive
         CHECK(errno == ECHILD);
         CHECK(entries_of("/proc/self/fd") == descriptors);
-        CHECK(entries_of("/dev/shm") <= shm);
+        CHECK(entries_of("/dev/shm", "paceline") <= shm);
     }
 };
 

@@ -117,8 +117,10 @@ int with_device(StageProcess& process, const std::string& order, StageId to) {
 int act(StageProcess& process, const std::string& order, StageId to) {
     if (order == "relay") return relay(process, to);
     if (order == "relay-loads-again") {
-        if (process.assignment().epoch != Epoch{1})
+        if (process.assignment().epoch != Epoch{1}) {
+            std::fprintf(stderr, "loading again\n");
             std::this_thread::sleep_for(std::chrono::seconds{4});
+        }
         return relay(process, to);
     }
     if (order == "relay-then-exit") return relay<ShortLived>(process, to);

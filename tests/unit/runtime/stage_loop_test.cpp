@@ -41,6 +41,7 @@ struct TestPort : ControlPort {
     }
     [[nodiscard]] Status report_fault(StageId peer, Epoch epoch, const Error& error) override {
         faults.push_back({peer, epoch, error.what});
+        ++fault_count;
         return {};
     }
     [[nodiscard]] Status wired(StageId peer, Epoch epoch) override {
@@ -57,6 +58,7 @@ struct TestPort : ControlPort {
     std::vector<std::pair<StageId, Epoch>> rewired;
     std::vector<PortEvent> news;
     std::atomic<int> polls{0};
+    std::atomic<int> fault_count{0};
     std::atomic<bool> gone{false};
     std::atomic<bool> shutdown{false};
     std::atomic<bool> begin_ready{false};
@@ -179,7 +181,9 @@ TEST_CASE("a peer that breaks a channel is reported by name and epoch, and treat
     StageLoop loop{wiring_of(plan, kB, kEpochB), port, {}};
     loop.add(kB, actor);
     std::thread thread{[&] { CHECK(loop.run().ok()); }};
-    std::this_thread::sleep_for(std::chrono::milliseconds{30});
+    while (port.fault_count == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds{30});  // for a second report, which is wrong
     port.shutdown = true;
     thread.join();
     REQUIRE(port.faults.size() == 1);
@@ -253,7 +257,12 @@ TEST_CASE("a consumer that breaks a channel on which a producer waits for room i
         ShmRegion::attach(outgoing.files[to_b->pool_file], sizeof(PoolHeader)).value();
     TestPort port;
     Relay actor{kB};
-    StageLoop loop{wiring_of(plan, kA, Epoch{1}), port, {}};
+    const ShmFile page = StageTelemetry::create(kA, Epoch{1}, "a", 0).value();
+    const StageTelemetryView full = StageTelemetryView::attach(page.fd()).value();
+    Wiring wiring = wiring_of(plan, kA, Epoch{1});
+    wiring.telemetry = std::make_shared<StageTelemetry>(
+        StageTelemetry::attach(ShmRegion::attach(page.fd(), 1).value()).value());
+    StageLoop loop{std::move(wiring), port, {}};
     loop.add(kA, actor);
     Wiring conductor = wiring_of(plan, kConductor, Epoch{1});
     for (int i = 0; i < 4; ++i) {  // the pool has two slots
@@ -261,12 +270,14 @@ TEST_CASE("a consumer that breaks a channel on which a producer waits for room i
               Push::Ok);
     }
     std::thread thread{[&] { CHECK(loop.run().ok()); }};
-    std::this_thread::sleep_for(std::chrono::milliseconds{60});
+    while (full.snapshot().counter(Counter::ChannelFull) == 0) std::this_thread::yield();
     // Both at once: what was made from them is one complaint.
     reinterpret_cast<RingHeader*>(ring.bytes().data())->tail.store(1'000'000);
     auto* states = reinterpret_cast<PoolSlotState*>(pool.bytes().data() + sizeof(PoolHeader));
     states[0].generation.store(77);
-    std::this_thread::sleep_for(std::chrono::milliseconds{120});
+    while (port.fault_count == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds{30});  // for a second report, which is wrong
     port.shutdown = true;
     thread.join();
     REQUIRE(port.faults.size() == 1);
