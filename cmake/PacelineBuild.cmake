@@ -82,14 +82,15 @@ else()
     message(STATUS "CUDA: switched off with PACELINE_CUDA=OFF, built for the CPU only (launch/build --cuda)")
 endif()
 
-# Half of a small source's time is headers: in the release build, several sources are one unit of the
-# compiler. The dev preset compiles each alone, which is quicker after a change of one.
+# Headers take most of a small source's time: the release preset compiles several sources as one unit, so
+# names in unnamed namespaces of a library differ. The dev preset compiles each source alone, which is
+# quicker after a change of one.
 option(PACELINE_UNITS "compile several sources as one unit" OFF)
 
-# paceline_units(<target> <n>): units of n sources in that build.
-function(paceline_units target n)
+# paceline_units(<target>...): these are compiled so. Not for kernels, whose sources have flags of their own.
+function(paceline_units)
     if(PACELINE_UNITS)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${n})
+        set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     endif()
 endfunction()
 
@@ -102,11 +103,13 @@ function(paceline_part)
     set(sources ${P_FAULT_POINTS})
     if(P_SOURCES)
         add_library(${P_NAME}_objects OBJECT ${P_SOURCES})
+        paceline_units(${P_NAME}_objects)
         target_link_libraries(${P_NAME}_objects PRIVATE ${P_PUBLIC} ${P_PRIVATE})
         target_compile_definitions(${P_NAME}_objects PRIVATE PACELINE_BOTH_FLAVOURS)
         list(APPEND sources $<TARGET_OBJECTS:${P_NAME}_objects>)
     endif()
     add_library(${P_NAME} STATIC ${sources})
+    paceline_units(${P_NAME})
     target_link_libraries(${P_NAME} PUBLIC ${P_PUBLIC} PRIVATE ${P_PRIVATE})
     if(NOT PACELINE_TESTS)
         return()
@@ -120,6 +123,7 @@ function(paceline_part)
         endif()
     endforeach()
     add_library(${P_NAME}_faults STATIC EXCLUDE_FROM_ALL ${sources})
+    paceline_units(${P_NAME}_faults)
     target_compile_definitions(${P_NAME}_faults PUBLIC PACELINE_FAULTS)
     target_link_libraries(${P_NAME}_faults PUBLIC ${links} PRIVATE ${P_PRIVATE})
 endfunction()

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::uint64_t kOfferMagic = 0x58454b4e4c4350ULL;  // "PCLNKEX"
+constexpr std::uint64_t kExportedMagic = 0x58454b4e4c4350ULL;  // "PCLNKEX"
 constexpr std::size_t kProofBytes = 4096;
 constexpr std::size_t kProofWords = kProofBytes / 2 / sizeof(std::uint64_t);  // of each end
 
@@ -149,7 +149,7 @@ Result<ExportedOffer> read_offer(const LinkSpec& spec, const LinkOffer& offer) {
     }
     std::memcpy(&said, offer.bytes.data(), sizeof(said));
     const std::size_t needed = slots_bytes(spec.slots, spec.slot_bytes) + kProofBytes;
-    if (said.magic != kOfferMagic || said.slots != spec.slots ||
+    if (said.magic != kExportedMagic || said.slots != spec.slots ||
         said.slot_bytes != spec.slot_bytes || said.block_bytes < needed ||
         said.block_bytes > 2 * needed + kOfferSlackMax) {
         return Error{Errc::Protocol,
@@ -181,7 +181,7 @@ Result<std::unique_ptr<InLink>> open_exported_in(Driver& driver,
     if (Status proof = block.write_proof(End::Consumer); !proof) {
         return failed(spec, "proof page", proof.error());
     }
-    const ExportedOffer said{.magic = kOfferMagic,
+    const ExportedOffer said{.magic = kExportedMagic,
                              .slots = spec.slots,
                              .slot_bytes = spec.slot_bytes,
                              .block_bytes = block.memory.bytes(),

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::uint64_t kOfferMagic = 0x4c434e4b4e4c4350ULL;  // "PCLNKNCL"
+constexpr std::uint64_t kNcclMagic = 0x4c434e4b4e4c4350ULL;  // "PCLNKNCL"
 
 struct NcclOffer {
     std::uint64_t magic;
@@ -24,7 +24,7 @@ struct NcclOffer {
 };
 static_assert(std::is_trivially_copyable_v<NcclOffer>);
 
-Error failed(const LinkSpec& spec, const char* operation, const Error& error) {
+Error nccl_failed(const LinkSpec& spec, const char* operation, const Error& error) {
     return {error.code, fmt::format("NCCL link {}: {}: {}", spec.name, operation, error.what)};
 }
 
@@ -140,7 +140,7 @@ Result<NcclOffer> read_offer(const NcclDevice& device,
                                  offer.bytes.size(), offer.files.size())};
     }
     std::memcpy(&said, offer.bytes.data(), sizeof(said));
-    if (said.magic != kOfferMagic || said.slots != spec.slots ||
+    if (said.magic != kNcclMagic || said.slots != spec.slots ||
         said.slot_bytes != spec.slot_bytes) {
         return Error{Errc::Protocol,
                      fmt::format("NCCL link {}: the offer has {} slots of {} bytes, the edge {} of "
@@ -176,20 +176,20 @@ Result<std::unique_ptr<InLink>> open_nccl_in(const NcclDevice& device,
     parts.spec = std::move(spec);
     int pair[2] = {-1, -1};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-        return failed(parts.spec, "socketpair", {Errc::System, std::strerror(errno)});
+        return nccl_failed(parts.spec, "socketpair", {Errc::System, std::strerror(errno)});
     }
     parts.peer.reset(pair[0]);
     OwnedFd theirs{pair[1]};
     if (Status had = allocate(*device.driver, parts); !had) {
-        return failed(parts.spec, "landing slots", had.error());
+        return nccl_failed(parts.spec, "landing slots", had.error());
     }
     if (const NcclResult made = device.nccl->unique_id(parts.id); made != NcclResult::Success) {
-        const Error error = failed(parts.spec, "ncclGetUniqueId", {Errc::System, nccl_text(made)});
+        const Error error = nccl_failed(parts.spec, "ncclGetUniqueId", {Errc::System, nccl_text(made)});
         for (DeviceEvent event : parts.events) device.driver->destroy_event(event);
         device.driver->destroy_stream(parts.stream);
         return error;
     }
-    const NcclOffer said{.magic = kOfferMagic,
+    const NcclOffer said{.magic = kNcclMagic,
                          .slots = parts.spec.slots,
                          .slot_bytes = parts.spec.slot_bytes,
                          .version = static_cast<std::uint64_t>(device.nccl->version()),
@@ -213,7 +213,7 @@ Result<std::unique_ptr<OutLink>> open_nccl_out(const NcclDevice& device,
     parts.id = said.value().id;
     parts.peer = std::move(offer.files.front());
     if (Status had = allocate(*device.driver, parts); !had) {
-        return failed(parts.spec, "staging slots", had.error());
+        return nccl_failed(parts.spec, "staging slots", had.error());
     }
     return std::unique_ptr<OutLink>{make_end<NcclOut>(device, std::move(parts))};
 }

@@ -11,7 +11,7 @@ namespace paceline {
 
 namespace {
 
-constexpr const char* kGroup = "Sampling (greedy unless --temp is given)";
+constexpr const char* kSamplingGroup = "Sampling (greedy unless --temp is given)";
 
 constexpr int kAnyVocabulary = std::numeric_limits<int>::max();  // before the model is known
 
@@ -49,7 +49,7 @@ void add_sampling_options(Command& app, SamplingOptions& options) {
     GivenSampling& given = options.given;
     const auto add = [&app](const char* name, auto& value, const char* text,
                             const OptionCheck& check) {
-        return app.add_option(name, value, text).check(check).show_default().group(kGroup);
+        return app.add_option(name, value, text).check(check).show_default().group(kSamplingGroup);
     };
     // The ranges are the sampler's own: sampling.hpp.
     add("--temp", p.temperature, "temperature; 0 is greedy",
@@ -88,14 +88,14 @@ void add_sampling_options(Command& app, SamplingOptions& options) {
             const auto bias = parse_bias(word, kAnyVocabulary);
             return bias ? std::string{} : bias.error().what;
         }})
-        .group(kGroup);
+        .group(kSamplingGroup);
 }
 
 void add_generation_config_option(Command& app, SamplingOptions& options) {
     app.add_flag("--generation-config", options.generation_config,
                  "draw as transformers does with the folder's generation_config.json (temperature, "
                  "top-k, top-p, min-p, repeat penalty of the whole text); given options count")
-        .group(kGroup);
+        .group(kSamplingGroup);
 }
 
 namespace {

@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-double ratio(double part, double whole) {
+double share_of(double part, double whole) {
     return whole > 0.0 ? part / whole : 0.0;
 }
 
@@ -68,7 +68,7 @@ nlohmann::json to_json(const SelfDraftState& state, int layers) {
                         {"matchness", state.matchness},
                         {"trials", state.trials},
                         {"skipped", state.skipped_count},
-                        {"skipped_ratio", ratio(state.skipped_count, 2.0 * layers)}};
+                        {"skipped_ratio", share_of(state.skipped_count, 2.0 * layers)}};
     if (!state.skipped) return json;
     const auto [attention, mlp] = strip_lines(*state.skipped);
     json["skipped_set"] = state.skipped->text();
@@ -85,8 +85,8 @@ SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off, int short
     const double head = dim * model.vocab_size;
     return {
         .layers = model.layers,
-        .head_share = ratio(head, model.layers * (attention + mlp) + head),
-        .drafted_head = short_list > 0 ? std::min(1.0, ratio(short_list, model.vocab_size)) : 1.0,
+        .head_share = share_of(head, model.layers * (attention + mlp) + head),
+        .drafted_head = short_list > 0 ? std::min(1.0, share_of(short_list, model.vocab_size)) : 1.0,
         .auto_off = auto_off};
 }
 
@@ -98,18 +98,18 @@ SelfDraftStats self_draft_stats(const SelfDraftView& view,
     const auto number = [&](Counter c) { return static_cast<double>(count(c)); };
     const auto rounds = static_cast<double>(verdicts.batches);
     const auto tokens = static_cast<double>(verdicts.emitted);
-    const auto per_token = [&](Counter c) { return ratio(number(c) / 2, tokens); };
-    const auto share = [&](Counter c) { return ratio(number(c) / 1e6, seconds); };
+    const auto per_token = [&](Counter c) { return share_of(number(c) / 2, tokens); };
+    const auto share = [&](Counter c) { return share_of(number(c) / 1e6, seconds); };
     SelfDraftStats f;
     f.layers = view.layers;
     f.auto_off = view.auto_off;
     f.passes = count(counters::kDraftForwards);
     f.steps = count(counters::kDraftRows);
     const auto steps = static_cast<double>(f.steps);
-    f.tokens_per_forward = ratio(tokens, rounds);
-    f.acceptance_per_step = ratio(static_cast<double>(verdicts.accepted), steps);
-    f.chain_acceptance = ratio(number(counters::kChainAccepted), number(counters::kChainProposed));
-    f.drafted_rounds = ratio(static_cast<double>(verdicts.drafts), rounds);
+    f.tokens_per_forward = share_of(tokens, rounds);
+    f.acceptance_per_step = share_of(static_cast<double>(verdicts.accepted), steps);
+    f.chain_acceptance = share_of(number(counters::kChainAccepted), number(counters::kChainProposed));
+    f.drafted_rounds = share_of(static_cast<double>(verdicts.drafts), rounds);
     f.layer_rows = {.draft = per_token(counters::kDraftSublayers),
                     .verify = per_token(counters::kVerifySublayers),
                     .optimise = per_token(counters::kOptimiseSublayers)};
@@ -119,12 +119,12 @@ SelfDraftStats self_draft_stats(const SelfDraftView& view,
               .optimise = share(counters::kOptimiseMicros)};
     f.optimise_jobs = count(counters::kOptimiseJobs);
     f.auto_offs = count(counters::kAutoOffs);
-    f.step_cost = ratio(number(counters::kDraftSublayers), steps * 2 * view.layers);
+    f.step_cost = share_of(number(counters::kDraftSublayers), steps * 2 * view.layers);
     f.step_cost_with_head =
         f.step_cost * (1.0 - view.head_share) + view.head_share * view.drafted_head;
     if (f.steps == 0) f.step_cost = f.step_cost_with_head = 0.0;
     // (M - 1) / alpha are the draft steps per forward: so it also holds where nothing was accepted.
-    const double steps_per_round = ratio(steps, rounds);
+    const double steps_per_round = share_of(steps, rounds);
     f.expected = f.tokens_per_forward / (1.0 + f.step_cost * steps_per_round);
     f.expected_with_head = f.tokens_per_forward / (1.0 + f.step_cost_with_head * steps_per_round);
     f.state = self_draft_state(view.gauges, view.layers);

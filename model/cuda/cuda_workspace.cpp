@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::uint64_t kAlignment = 256;
+constexpr std::uint64_t kArrayAlignment = 256;
 /// Keys that all rows of the largest batch may see: a prompt of usual length. Batches after more keys
 /// have fewer rows (512 become 256 after 4,096), which costs less than the memory would.
 constexpr int kWholeBatchContext = 2048;
@@ -103,7 +103,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     std::uint64_t used = 0;
     const auto take = [&](auto*& pointer, std::uint64_t elements, std::uint64_t bytes_each) {
         pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + used);
-        used += (elements * bytes_each + kAlignment - 1) / kAlignment * kAlignment;
+        used += (elements * bytes_each + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
     };
     const auto take_input = [&](void*& pointer, std::uint64_t rows, int inputs) {
         std::byte* bytes = nullptr;

@@ -9,7 +9,7 @@
 namespace paceline::jinja {
 namespace {
 
-constexpr std::size_t kDepthMax = 100;
+constexpr std::size_t kLevelsMax = 100;
 constexpr std::string_view kRoles[] = {"system",    "user",     "assistant", "tool",
                                        "developer", "function", "ipython"};
 
@@ -73,7 +73,7 @@ private:
         return false;
     }
     bool open(bool is_object) {
-        if (open_.size() == kDepthMax) return fail("more than 100 levels");
+        if (open_.size() == kLevelsMax) return fail("more than 100 levels");
         open_.push_back({.is_object = is_object});
         return true;
     }

@@ -42,7 +42,7 @@ constexpr std::string_view kWholeOthers[] = {
 constexpr std::string_view kFloatOthers[] = {
     "as_integer_ratio", "conjugate", "fromhex", "hex", "imag", "is_integer", "real"};
 
-bool is_in(Names names, std::string_view name) {
+bool contains(Names names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -107,16 +107,16 @@ bool is_known_method(std::string_view name) {
     for (const Names names :
          {Names{kTextMethods}, Names{kDictMethods}, Names{kDictForbidden}, Names{kListMethods},
           Names{kListForbidden}, Names{kSetForbidden}, Names{kLoopMethods}}) {
-        if (is_in(names, name)) return true;
+        if (contains(names, name)) return true;
     }
     return false;
 }
 
 Attribute python_attribute(const Value& object, std::string_view name) {
     const Attributes has = attributes_of(object);
-    if (is_in(has.methods, name)) return Attribute::Method;
-    if (is_in(has.forbidden, name)) return Attribute::Forbidden;
-    return is_in(has.unsupported, name) ? Attribute::Unsupported : Attribute::None;
+    if (contains(has.methods, name)) return Attribute::Method;
+    if (contains(has.forbidden, name)) return Attribute::Forbidden;
+    return contains(has.unsupported, name) ? Attribute::Unsupported : Attribute::None;
 }
 
 }  // namespace paceline::jinja

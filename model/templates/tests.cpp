@@ -40,7 +40,7 @@ bool rest_test(Run& run, std::string_view name, const Value& object, const Argum
     return !run.failed() && equal(run, rest, Value::integer(name == "odd" ? 1 : 0));
 }
 
-bool is_sequence(const Value& value) {
+bool passes_sequence_test(const Value& value) {
     return has_indices(value) || value.is(Kind::Text) || value.is(Kind::Dict) ||
            value.is(Kind::Undefined);
 }
@@ -57,11 +57,11 @@ bool type_test(std::string_view name, const Value& value) {
     if (name == "number") return value.is_number();
     if (name == "string") return value.is(Kind::Text);
     if (name == "mapping") return value.is(Kind::Dict);
-    if (name == "sequence") return is_sequence(value);
+    if (name == "sequence") return passes_sequence_test(value);
     if (name == "callable")
         return value.is(Kind::Callable) || value.is(Kind::Macro) || value.is(Kind::Undefined) ||
                value.is(Kind::Loop);
-    return value.is(Kind::List) || is_sequence(value) || value.is(Kind::Loop);  // iterable
+    return value.is(Kind::List) || passes_sequence_test(value) || value.is(Kind::Loop);  // iterable
 }
 
 }  // namespace

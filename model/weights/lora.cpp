@@ -25,7 +25,7 @@ struct Kind {
     const char* stem;  // as in the names of a GGUF file
     TensorView LayerTensors::*tensor;
 };
-constexpr std::array<Kind, 7> kKinds = {{{"attn_q", &LayerTensors::q},
+constexpr std::array<Kind, 7> kMatrices = {{{"attn_q", &LayerTensors::q},
                                          {"attn_k", &LayerTensors::k},
                                          {"attn_v", &LayerTensors::v},
                                          {"attn_output", &LayerTensors::attn_out},
@@ -70,7 +70,7 @@ LoraMerge read_merge(PartReader& reader, ModelParts& target, std::vector<TensorV
     const std::vector<int> exit = reader.layers("exit");
     if (!exit.empty()) merge.card.exit = exit.front();
     for (std::size_t layer = 0; layer < target.layers.size() && reader.status().ok(); ++layer) {
-        for (const Kind& kind : kKinds) {
+        for (const Kind& kind : kMatrices) {
             const std::string name = fmt::format("blk.{}.{}", layer, kind.stem);
             if (!reader.has(name + ".lora_a") && !reader.has(name + ".lora_b")) continue;
             TensorView& tensor = target.layers[layer].*kind.tensor;

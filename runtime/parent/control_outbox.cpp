@@ -7,7 +7,7 @@ namespace paceline {
 namespace {
 
 /// The owner did not run for this long: the machine may have been suspended, so the limit starts again.
-constexpr std::chrono::milliseconds kLateLook{1'000};
+constexpr std::chrono::milliseconds kLateFlush{1'000};
 
 }  // namespace
 
@@ -44,7 +44,7 @@ Result<bool> ControlOutbox::flush(ControlSocket& socket, Clock::time_point now) 
         if (sent.value() != ControlSocket::Sent::All) break;
         waiting_.pop_front();
     }
-    const bool late = now - std::exchange(looked_at_, now) > kLateLook;
+    const bool late = now - std::exchange(looked_at_, now) > kLateFlush;
     if (moved || late || waiting_.empty()) {
         took_at_ = now;
     } else if (now - took_at_ > waiting_.front().limit) {

@@ -5,8 +5,8 @@
 namespace paceline {
 namespace {
 
-constexpr std::chrono::milliseconds kLookInterval{10};  // between two looks at all telemetry blocks
-constexpr std::chrono::milliseconds kLateLook{1'000};
+constexpr std::chrono::milliseconds kCheckInterval{10};  // between two looks at all telemetry blocks
+constexpr std::chrono::milliseconds kLateCheck{1'000};
 
 }  // namespace
 
@@ -14,14 +14,14 @@ void HangCheck::note_pause() {
     const StageWatch::Nanos now = monotonic_now();
     const StageWatch::Nanos before = std::exchange(polled_at_, now);
     const StageWatch::Nanos gap = now - before;
-    if (before.count() == 0 || gap <= kLateLook) return;
+    if (before.count() == 0 || gap <= kLateCheck) return;
     for (SupervisedStage& stage : run_.stages.all()) stage.watch.paused(now, gap);
     run_.recovery->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
 }
 
 void HangCheck::look() {
     const StageWatch::Nanos now = monotonic_now();
-    if (now - looked_at_ < kLookInterval) return;
+    if (now - looked_at_ < kCheckInterval) return;
     looked_at_ = now;
     for (SupervisedStage& stage : run_.stages.all()) {
         if (stage.gone || stage.state != SupervisedStage::State::Ready) continue;

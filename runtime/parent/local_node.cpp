@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kReapLimit{5'000};
 constexpr std::chrono::milliseconds kPollLimit{5};
 constexpr rlim_t kDescriptorsWanted = 4'096;
 /// How often the kernel is asked whether a child was stopped, or has ended without a process descriptor.
-constexpr std::chrono::milliseconds kLookInterval{10};
+constexpr std::chrono::milliseconds kChildInterval{10};
 
 Error failed(const char* call) {
     return {Errc::System, std::string{call} + " failed: " + std::strerror(errno)};
@@ -195,7 +195,7 @@ void LocalNode::watch_signals() {
 
 void LocalNode::look_for_changes() {
     const auto now = SteadyClock::now();
-    if (now - looked_at_ < kLookInterval) return;
+    if (now - looked_at_ < kChildInterval) return;
     looked_at_ = now;
     for (const auto& [who, child] : children_) child->look_for_changes();
 }
@@ -227,7 +227,7 @@ void LocalNode::poll() {
 void LocalNode::wait(Deadline deadline) {
     io_.restart();
     // Not longer than until the next look for changes of the children.
-    io_.run_one_until(std::min(deadline, SteadyClock::now() + kLookInterval));
+    io_.run_one_until(std::min(deadline, SteadyClock::now() + kChildInterval));
     poll();
 }
 
@@ -259,7 +259,7 @@ LocalNode::~LocalNode() {
     while (!std::all_of(children_.begin(), children_.end(), gone) &&
            SteadyClock::now() < deadline) {
         io_.restart();
-        io_.run_one_until(std::min(deadline, SteadyClock::now() + kLookInterval));
+        io_.run_one_until(std::min(deadline, SteadyClock::now() + kChildInterval));
         look_for_changes();
     }
     for (const auto& [who, child] : children_) reap_helpers(*child, deadline);

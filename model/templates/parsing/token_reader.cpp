@@ -6,7 +6,7 @@
 namespace paceline::jinja {
 namespace {
 
-constexpr int kDepthMax = 100;  // real templates: about 15
+constexpr int kNestingMax = 100;  // real templates: about 15
 
 }  // namespace
 
@@ -49,8 +49,8 @@ void TokenReader::fail_at(int line, const std::string& what) {
 }
 
 TokenReader::Level::Level(TokenReader& reader) : reader_{reader} {
-    if (++reader.depth_ > kDepthMax)
-        reader.fail(fmt::format("more than {} levels of nesting", kDepthMax));
+    if (++reader.depth_ > kNestingMax)
+        reader.fail(fmt::format("more than {} levels of nesting", kNestingMax));
 }
 
 const Expr* TokenReader::add(Expr expr) {
@@ -59,8 +59,8 @@ const Expr* TokenReader::add(Expr expr) {
     };
     for (const Expr* item : expr.items) deepen(item);
     for (const auto& keyword : expr.keywords) deepen(keyword.second);
-    if (expr.depth > kDepthMax)
-        fail_at(expr.line, fmt::format("an expression of more than {} levels", kDepthMax));
+    if (expr.depth > kNestingMax)
+        fail_at(expr.line, fmt::format("an expression of more than {} levels", kNestingMax));
     return &syntax.exprs.emplace_back(std::move(expr));
 }
 

@@ -22,7 +22,7 @@ std::string layer_of(const std::string& name, std::string_view suffix) {
 }
 
 /// The parts of a fused matrix of `rule`; empty: it has not their rows.
-std::vector<ShardTensor> parts_of(const ShardTensor& fused,
+std::vector<ShardTensor> split_parts(const ShardTensor& fused,
                                   const FusedRule& rule,
                                   const ModelConfig& config) {
     const StoredTensor& tensor = fused.tensor;
@@ -53,7 +53,7 @@ Status split_fused(const FolderConfig& config, const std::string& folder, Shards
         std::vector<ShardTensor> parts;
         for (const FusedRule& rule : config.architecture->fused) {
             if (layer_of(tensor.tensor.name, rule.suffix).empty()) continue;
-            parts = parts_of(tensor, rule, config.model);
+            parts = split_parts(tensor, rule, config.model);
             if (!parts.empty()) continue;
             return Error{Errc::BadFile, folder + ": tensor " + describe(tensor.tensor) +
                                             " does not have the rows that config.json demands"};
