@@ -102,7 +102,7 @@ Result<PipelineConfig> config_of(const CheckOptions& options,
                          "--set " + word + ": only paceline simulate can choose what a pass costs"};
         settings.push_back(std::move(setting).value());
     }
-    Result<Variant> variant = apply_settings(source.toml, source.file, settings, {}, layers);
+    Result<Variant> variant = apply_settings(source, settings, {}, layers);
     if (!variant) return variant.error();
     Result<PipelineConfig> config{std::move(variant.value().config)};
     if (const Device device = device_of(options.model); device.gpu) {

@@ -152,8 +152,7 @@ Result<std::vector<std::vector<Setting>>> variants_of(const SimulateOptions& opt
     }
     std::vector<std::vector<Setting>> variants = combinations(sweeps);
     for (const std::vector<Setting>& settings : variants) {
-        const Result<Variant> variant =
-            apply_settings(source.toml, source.file, settings, {}, std::nullopt);
+        const Result<Variant> variant = apply_settings(source, settings, {}, std::nullopt);
         if (!variant) return variant.error();
     }
     return variants;
@@ -269,8 +268,8 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
                                   const ConfigSource& source,
                                   const std::vector<Setting>& settings,
                                   std::string& trace) {
-    Result<Variant> variant = apply_settings(source.toml, source.file, settings, common.timing,
-                                             common.file.config().layers);
+    Result<Variant> variant =
+        apply_settings(source, settings, common.timing, common.file.config().layers);
     if (!variant) return variant.error();
     PipelineConfig& config = variant.value().config;
     if (!options.draft_model.empty()) {

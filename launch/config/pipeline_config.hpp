@@ -1,6 +1,7 @@
 // PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
 // TOML file (configs/ holds commented examples, which are the methods of `paceline run --method`).
 //
+//     extends        the method or file whose settings it has otherwise: config_source.hpp
 //     [pipeline]     its name, and how its tensors travel
 //     [[stage]]      in pipeline order: stage_config.hpp
 //     [draft]        models and sources of drafts, and how they grow their tree: draft_config.hpp
@@ -27,6 +28,7 @@
 #include "actors/target/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/config/config_source.hpp"
 #include "launch/config/draft_config.hpp"
 #include "launch/config/exit_config.hpp"
 #include "launch/config/schedule_config.hpp"
@@ -67,7 +69,9 @@ struct PipelineConfig {
 /// (unknown keys, values out of range, names used twice, what cannot work together).
 [[nodiscard]] Result<PipelineConfig> read_pipeline_config(const std::string& path);
 
-/// The same from text; `file` is the name used in messages.
+/// The same from text that was read.
+[[nodiscard]] Result<PipelineConfig> parse_pipeline_config(const ConfigSource& source);
+/// The same; `file` is the name used in messages, `extends` names methods only.
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
                                                            const std::string& file);
 
