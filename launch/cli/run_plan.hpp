@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ipc/base/result.hpp"
+#include "launch/backend/used_parts.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/config/pipeline_config.hpp"
@@ -16,7 +17,7 @@
 namespace paceline {
 
 struct ResolvedPipeline {
-    PipelineConfig config;
+    ResolvedConfig resolved;
     std::string gpu_table;  // empty: no GPUs were asked for
 };
 

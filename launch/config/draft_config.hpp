@@ -31,14 +31,10 @@ struct DraftStandIn {
 struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
     DraftModelKind model = DraftModelKind::None;
-    std::string model_file = {};  // of File; of Trained its part: given, or found by use_parts()
-    std::string copy = {};        // of File, a folder: its packed copy, set by keep_draft_copy()
+    std::string model_file = {};  // of File; of Trained its part; as in the file
     DraftSize size = DraftSize::Small;
     DraftStandIn stand_in = {};
-    bool part_missing = false;  // these three are set by use_parts(), for people and costs: whether
-    int part_layers = 0;        // the stand-in is in its place,
-    int part_tokens = 0;        // what the part is like
-    double layers = 0.2;        // of first-layers: whole, or a part of the depth below 1
+    double layers = 0.2;                 // of first-layers: whole, or a part of the depth below 1
     SkipConfig skip = {.interval = 32};  // of skip-layers
     SearchConfig search = {};
     bool whole_text = true;

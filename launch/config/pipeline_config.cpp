@@ -67,7 +67,7 @@ int PipelineConfig::segments() const {
 
 std::int32_t PipelineConfig::gamma() const {
     if (draft) return draft->growth.gamma;
-    return self_draft ? self_draft->gamma : 0;
+    return self_draft ? self_draft->options.gamma : 0;
 }
 
 const StageConfig* PipelineConfig::stage_of(StageRole role) const {
@@ -119,8 +119,8 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     if (schedule.batches_given) return options;
     int batches = options.start == StartRule::AtOnce ? config.segments() : 1;
     // Every early token is a batch of its own; the row that the exit was not sure of is one more.
-    if (config.exit && config.exit->proposes)
-        batches = std::max(batches, config.exit->early_max + 1);
+    if (config.exit && config.exit->options.proposes)
+        batches = std::max(batches, static_cast<int>(config.exit->options.early_max) + 1);
     options.batches_in_flight_max = std::min(static_cast<std::uint32_t>(batches), kSegmentsMax);
     return options;
 }

@@ -13,7 +13,7 @@
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
-// use_parts() (pretrained.hpp) selects the trained parts.
+// use_parts() (pretrained.hpp) finds the trained parts, which are a value of their own.
 // The keys of each table are listed once, by its fields_of() (field.hpp). A returned value has been checked:
 // errors name file, key and value, and unknown keys and combinations that cannot work
 // (pipeline_checks.hpp) are refused. Plain values, no I/O except reading the file; any thread.
@@ -52,14 +52,15 @@ struct PipelineConfig {
     ScheduleConfig schedule;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;
     SupervisionConfig supervision;
-    std::vector<std::string> parts_omitted = {};  // by use_parts(): files it could not read
 
     [[nodiscard]] int segments() const;
     /// Tokens that are drafted at once for a request, at most; 0: none are.
     [[nodiscard]] std::int32_t gamma() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
     /// Whether an exit sends candidates to a draft.
-    [[nodiscard]] bool exit_sends_candidates() const { return exit && exit->sends_candidates; }
+    [[nodiscard]] bool exit_sends_candidates() const {
+        return exit && exit->options.sends_candidates;
+    }
 };
 
 /// The keys of [pipeline].

@@ -119,7 +119,8 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         }
     }
     for (const StageId exit : placement.exits()) {
-        if (config.exit && config.exit->proposes && exit != first) add({.from = exit, .to = first});
+        if (config.exit && config.exit->options.proposes && exit != first)
+            add({.from = exit, .to = first});
     }
     // Heads that look ahead propose from the verifier.
     if (config.exit && config.exit->ahead > 0 && verifier != first)
@@ -168,6 +169,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
                               const SharedOrders& orders) {
     StageAssignment assignment;
     assignment.model = orders.model;
+    assignment.parts = orders.parts;
     for (const StageId id : process.stages) {
         const PlacedStage& stage = placement.stage(id);
         assignment.duties.push_back(

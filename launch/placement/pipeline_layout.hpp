@@ -10,6 +10,7 @@
 #include "actors/conductor/conductor_actor.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control.hpp"
+#include "launch/backend/used_parts.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/placement.hpp"
@@ -44,6 +45,7 @@ struct EdgeSizes {
 /// The part of an assignment that is equal for all processes of a pipeline.
 struct SharedOrders {
     ModelOptions model = {};  // names the file as the stages shall open it
+    PartFiles parts = {};
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
     bool verbose = false;

@@ -87,6 +87,11 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"dtype", TextField{&a.model.dtype}},
                        {"kv dtype", TextField{&a.model.kv_dtype}},
                        {"isa", TextField{&a.model.isa}},
+                       {"draft's file", TextField{&a.parts.draft}},
+                       {"draft's packed copy", TextField{&a.parts.draft_copy}},
+                       {"heads", TextField{&a.parts.heads}},
+                       {"adapter", TextField{&a.parts.adapter}},
+                       {"probe", TextField{&a.parts.probe}},
                        {"context", number(a.model.context, 0, kIntMax)},
                        {"threads", number(a.threads, 1, kCoresMax)},
                        {"usable cores", number(a.usable_cores, 0, kIntMax)},
@@ -104,22 +109,17 @@ void transfer(Archive& archive, StageAssignment& a) {
     for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
-    transfer(archive, {{"draft's packed copy", TextField{&a.draft.copy}}});
     bool self_draft = a.self_draft.has_value();
     transfer(archive, {{"drafts for itself", &self_draft}});
     if (self_draft) {
         if (!a.self_draft) a.self_draft.emplace();
         transfer(archive, fields_of(*a.self_draft));
-        transfer(archive, {{"self-draft heads", TextField{&a.self_draft->heads_file}},
-                           {"self-draft probe", TextField{&a.self_draft->probe_file}}});
     }
     bool exit = a.exit.has_value();
     transfer(archive, {{"has an exit", &exit}});
     if (!exit) return;
     if (!a.exit) a.exit.emplace();
     transfer(archive, fields_of(*a.exit));
-    transfer(archive, {{"heads", TextField{&a.exit->heads_file}},
-                       {"adapter", TextField{&a.exit->adapter_file}}});
 }
 
 }  // namespace

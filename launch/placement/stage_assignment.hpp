@@ -13,6 +13,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/backend/used_parts.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/pipeline_config.hpp"
 
@@ -30,6 +31,7 @@ struct StageDuty {
 
 struct StageAssignment {
     ModelOptions model;  // paths of model and LoRA, dtypes, instruction set, context
+    PartFiles parts;
     std::vector<StageDuty> duties;
     std::vector<int> cores;
     std::int32_t threads = 1;

@@ -164,7 +164,7 @@ void add_accounts(const PipelineFigures& f,
 
 PipelineAccounts accounts_of(const PipelineConfig& config) {
     PipelineAccounts accounts{.sends_candidates = config.exit_sends_candidates(),
-                              .proposes = config.exit && config.exit->proposes};
+                              .proposes = config.exit && config.exit->options.proposes};
     if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return accounts;
     const GrowthRule& growth = config.draft->growth;
     accounts.gamma = growth.gamma;

@@ -62,7 +62,7 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     }
     plan.dispatch = a.dispatch;
     plan.first_segment = StageId{1};
-    if (a.exit) plan.hold_limit = a.exit->defer_limit;
+    if (a.exit) plan.hold_limit = a.exit->options.defer_limit;
     return plan;
 }
 
@@ -99,11 +99,11 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
 }
 
 /// The first segment drafts for itself.
-Status add_self_draft(const SelfDraftConfig& config,
+Status add_self_draft(const StageAssignment& assignment,
                       const ModelFile& file,
                       CpuOptions& options,
                       SegmentPlan& plan) {
-    Result<SelfDraftPlan> self = plan_self_draft(config, file);
+    Result<SelfDraftPlan> self = plan_self_draft(*assignment.self_draft, assignment.parts, file);
     if (!self) return self.error();
     if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
@@ -129,7 +129,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
     if (assignment.exit) {
         const ExitPlace place{duty.layers.last, duty.exit,
                               duty.id == stage_id(assignment.segments)};
-        Result<ExitParts> parts = open_exit_parts(*assignment.exit, file);
+        Result<ExitParts> parts = open_exit_parts(*assignment.exit, assignment.parts, file);
         if (!parts) return parts.error();
         ExitHeads heads = exit_heads(*assignment.exit, file.config(), parts.value(), place,
                                      speculative_stages_of(assignment));
@@ -142,8 +142,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
         }
     }
     if (assignment.self_draft && !plan.previous) {
-        if (Status s = add_self_draft(*assignment.self_draft, file, options, plan); !s.ok())
-            return s.error();
+        if (Status s = add_self_draft(assignment, file, options, plan); !s.ok()) return s.error();
     }
     Result<std::unique_ptr<Backend>> backend = load(file, options, duty, make, hello);
     if (!backend) return backend.error();
@@ -202,7 +201,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
     std::unique_ptr<Backend> backend;
     if (config.computes()) {
         Result<DraftBackend> plan =
-            plan_draft_backend(config, target, base_options(assignment, duty));
+            plan_draft_backend(config, assignment.parts, target, base_options(assignment, duty));
         if (!plan) return plan.error();
         Result<std::unique_ptr<Backend>> made =
             load(plan.value().file(target), plan.value().options, duty, make, hello);

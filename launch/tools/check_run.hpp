@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
+#include "launch/backend/used_parts.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/config/pipeline_config.hpp"
 #include "launch/session/pipeline_figures.hpp"
 #include "launch/tools/check_compare.hpp"
 #include "launch/tools/check_faults.hpp"
@@ -52,7 +52,7 @@ struct CheckResult {
 /// rejection, whose text depends on the drafts, and for a slow stage that no process is.
 [[nodiscard]] Result<CheckResult> check_pipeline(const OpenedModel& model,
                                                  const ModelOptions& options,
-                                                 const PipelineConfig& config,
+                                                 const ResolvedConfig& pipeline,
                                                  const CheckTask& task,
                                                  const Environment& environment,
                                                  RunLog& log);

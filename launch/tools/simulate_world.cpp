@@ -40,18 +40,19 @@ struct HostedBody final : SimBody {
 };
 
 /// Tokens that the head of an exit after `layer` knows; 0: all.
-int head_tokens(const ExitConfig& exit, int layer) {
-    const ExitHead head = exit.head_behind(layer);
+int head_tokens(const ExitConfig& exit, const UsedParts& parts, int layer) {
+    const ExitHead head = parts.head_behind(layer, exit.head);
     const bool trained = head == ExitHead::Trained || head == ExitHead::Adapter;
-    return trained ? exit.part_tokens : exit.short_list;
+    return trained ? parts.exit_tokens : exit.short_list;
 }
 
 /// The models whose jobs a process runs, in the words of a cost table.
 StageCosts costs_of(const PlacedProcess& process,
                     const Placement& placement,
-                    const PipelineConfig& config,
+                    const ResolvedConfig& pipeline,
                     const ModelFile& file,
                     const std::string& dtype) {
+    const auto& [config, parts] = pipeline;
     StageCosts costs;
     costs.process = process.id();
     costs.actors = process.stages;
@@ -63,18 +64,18 @@ StageCosts costs_of(const PlacedProcess& process,
             // The last segment's head is the whole one; an exit before it may have a short list.
             const bool verifies = id == placement.verifier();
             const int short_list =
-                !verifies && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
+                !verifies && config.exit ? head_tokens(*config.exit, parts, stage.layers.last) : 0;
             if (costs.target.head != target)
                 costs.target = {target, cost_name(file, dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
             const bool own = draft.skips();
             const bool trained = draft.model == DraftModelKind::Trained;
-            const auto name = [&](int short_list) {
+            const auto name = [&, &parts = parts](int short_list) {
                 return own ? cost_name(file, dtype, short_list)
-                           : cost_name(draft.model_file, dtype, short_list);
+                           : cost_name(parts.files.draft, dtype, short_list);
             };
-            costs.draft = {name(0), name(trained ? draft.part_tokens : draft.short_list)};
+            costs.draft = {name(0), name(trained ? parts.draft_tokens : draft.short_list)};
         }
     }
     return costs;
@@ -123,9 +124,10 @@ BackendMaker oracle_maker(OracleAccuracy accuracy) {
 
 Result<Parts> make_parts(const ModelFile& file,
                          const ModelOptions& model,
-                         PipelineConfig config,
+                         const ResolvedConfig& pipeline,
                          std::int32_t kv_slots,
                          const std::optional<OracleAccuracy>& oracle) {
+    PipelineConfig config = pipeline.config;
     // What a simulated search finds is not to be kept for a real one.
     if (config.draft) config.draft->search.state.clear();
     if (config.self_draft) config.self_draft->search.state.clear();
@@ -141,14 +143,15 @@ Result<Parts> make_parts(const ModelFile& file,
     const ThreadPlan threads = plan_threads(machine.value(), 0);
     EdgeSizes sizes{.dim = file.config().dim};
     if (parts.placement.correct() && config.draft && config.draft->computes()) {
-        const Result<DraftBackend> draft =
-            plan_draft_backend(*config.draft, file, cpu_options(model, threads, kv_slots));
+        const Result<DraftBackend> draft = plan_draft_backend(
+            *config.draft, pipeline.parts.files, file, cpu_options(model, threads, kv_slots));
         if (!draft) return draft.error();
         sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
     }
     parts.edges = edges_of(parts.placement, config, sizes);
     SharedOrders orders;
     orders.model = naming(model, file);
+    orders.parts = pipeline.parts.files;
     orders.usable_cores = threads.usable_cores;
     orders.kv_slots = kv_slots;
     const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
@@ -264,7 +267,7 @@ void add_figures(SimulatedRun& run,
     figures.accounts = accounts_of(config);
     // Its cost tables charge drafts the whole head.
     if (config.self_draft)
-        figures.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
+        figures.self_draft = self_draft_view(model, config.self_draft->options.auto_off, 0);
     if (config.draft && (config.draft->searches() || config.draft->is_tapped()))
         figures.draft_skip = DraftSkipView{.layers = model.layers};
     for (const auto& process : world.incarnations()) {
@@ -321,12 +324,13 @@ Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const As
 
 Result<SimulatedRun> simulate(const ModelFile& file,
                               const ModelOptions& model,
-                              const PipelineConfig& config,
+                              const ResolvedConfig& pipeline,
                               const CostTable& costs,
                               const std::string& costs_file,
                               StageTimingOptions timing_options,
                               const SimulateTask& task) {
     spdlog::set_level(spdlog::level::warn);  // stages tell what they load
+    const PipelineConfig& config = pipeline.config;
     if (config.self_draft && config.self_draft->short_list > 0 && task.oracle)
         return Error{Errc::BadArgument,
                      "[self_draft] short_list: an oracle's text has no head to shorten"};
@@ -334,12 +338,12 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     if (!context) return context.error();
     std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
-    Result<Parts> parts = make_parts(file, model, config, kv_slots, task.oracle);
+    Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
     if (!parts) return parts.error();
     const Placement& placement = parts.value().placement;
     std::vector<StageCosts> stage_costs;
     for (const PlacedProcess& process : placement.processes)
-        stage_costs.push_back(costs_of(process, placement, config, file, model.dtype));
+        stage_costs.push_back(costs_of(process, placement, pipeline, file, model.dtype));
     timing_options.target_layers = file.config().layers;
     Result<std::unique_ptr<StageTiming>> timing =
         StageTiming::make(costs, costs_file, stage_costs, parts.value().edges, timing_options);

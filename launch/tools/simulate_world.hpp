@@ -16,8 +16,8 @@
 
 #include "actors/conductor/conductor_actor.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/backend/used_parts.hpp"
 #include "launch/base/model_options.hpp"
-#include "launch/config/pipeline_config.hpp"
 #include "launch/session/pipeline_figures.hpp"
 #include "launch/tools/check_overlap.hpp"
 #include "launch/tools/oracle_backend.hpp"
@@ -52,12 +52,12 @@ struct SimulatedRun {
     std::string trace;  // a trace file; empty unless asked for
 };
 
-/// Builds the world of `config` for `model`, answers all prompts, takes it down again.
+/// Builds the world of `pipeline` for `model`, answers all prompts, takes it down again.
 /// Errors: those of place() and make_stage_actors(); BadArgument for a prompt that does not fit or
 /// costs that the table lacks; Protocol if an actor broke a rule of the world.
 [[nodiscard]] Result<SimulatedRun> simulate(const ModelFile& file,
                                             const ModelOptions& model,
-                                            const PipelineConfig& config,
+                                            const ResolvedConfig& pipeline,
                                             const CostTable& costs,
                                             const std::string& costs_file,
                                             StageTimingOptions timing,

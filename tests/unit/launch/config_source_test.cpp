@@ -108,7 +108,7 @@ TEST_CASE("a file extends another one relative to itself, which extends a method
     CHECK(config.name == "deep");
     CHECK(config.draft->growth.gamma == 5);
     CHECK(config.draft->growth.width == 3);
-    CHECK(config.exit->sends_candidates);
+    CHECK(config.exit->options.sends_candidates);
     CHECK(read_pipeline_config(mine).value().name == "fold");
 }
 

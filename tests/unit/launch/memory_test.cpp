@@ -73,7 +73,7 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
     options.kv_slots = 64;
     options.rows_max = 64;
     const Placement placement = place(config, file.value().config().layers, {0}).value();
-    Result<DraftBackend> draft = plan_draft_backend(*config.draft, file.value(), options);
+    Result<DraftBackend> draft = plan_draft_backend(*config.draft, {}, file.value(), options);
     REQUIRE(draft.ok());
     const CpuOptions draft_options = draft.value().options;
     const std::optional<DraftBackend> of_draft = std::move(draft).value();
@@ -112,7 +112,7 @@ TEST_CASE("a draft that skips layers has them in memory only where it reads the 
                                               keys,
                                           "x.toml")
                                           .value();
-        DraftBackend draft = plan_draft_backend(*config.draft, file, options).value();
+        DraftBackend draft = plan_draft_backend(*config.draft, {}, file, options).value();
         const MemoryNeed need = plan_backend(file, draft.options, "draft");
         const auto backend = make_cpu_backend(file, draft.options).value();
         CHECK(need.weight_bytes == backend->memory_use().weight_bytes);

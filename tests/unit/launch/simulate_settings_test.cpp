@@ -113,7 +113,7 @@ TEST_CASE("a setting replaces that of a method which the configuration extends")
     const PipelineConfig& config = variant.value().config;
     CHECK(config.draft->growth.gamma == 7);
     CHECK(config.draft->growth.width == 2);
-    CHECK(config.exit->top == 3);
+    CHECK(config.exit->options.top == 3);
     CHECK(config.file == "mine.toml");
 }
 
