@@ -43,7 +43,7 @@ struct EdgeSizes {
                                            const SupervisionConfig& supervision);
 
 /// The part of an assignment that is equal for all processes of a pipeline.
-struct SharedOrders {
+struct CommonAssignment {
     ModelOptions model = {};  // names the file as the stages shall open it
     PartFiles parts = {};
     int usable_cores = 1;
@@ -55,11 +55,11 @@ struct SharedOrders {
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
                                             const Placement& placement,
                                             const PipelineConfig& config,
-                                            const SharedOrders& orders);
+                                            const CommonAssignment& common);
 /// One per process, in their order.
-[[nodiscard]] std::vector<ChildSpec> children_of(const Placement& placement,
-                                                 const PipelineConfig& config,
-                                                 const SharedOrders& orders);
+[[nodiscard]] std::vector<ProcessSpec> children_of(const Placement& placement,
+                                                   const PipelineConfig& config,
+                                                   const CommonAssignment& common);
 /// What [supervision] means to the supervisor; its callbacks are the caller's.
 [[nodiscard]] SupervisorOptions supervisor_options(const SupervisionConfig& supervision);
 

@@ -20,7 +20,7 @@
 namespace paceline {
 
 /// One of the actors that a process hosts.
-struct StageDuty {
+struct StageSpec {
     StageId id;  // a segment's is also its place in the chain, counted from 1
     StageRole role = StageRole::Segment;
     LayerRange layers;  // of a segment
@@ -32,7 +32,7 @@ struct StageDuty {
 struct StageAssignment {
     ModelOptions model;  // paths of model and LoRA, dtypes, instruction set, context
     PartFiles parts;
-    std::vector<StageDuty> duties;
+    std::vector<StageSpec> stages;
     std::vector<int> cores;
     std::int32_t threads = 1;
     std::int32_t usable_cores = 1;

@@ -152,13 +152,13 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
         Supervisor::create(options_of(pipeline.config, log, trace));
     if (!created) return with_remedy(created.error());
     Supervisor& supervisor = *created.value();
-    const SharedOrders orders{.model = naming(options, file),
-                              .parts = pipeline.parts.files,
-                              .usable_cores = static_cast<int>(plan.machine.allowed.size()),
-                              .kv_slots = plan.kv_slots,
-                              .verbose = log.wanted(),
-                              .edges = plan.edges};
-    const std::vector<ChildSpec> children = children_of(plan.placement, pipeline.config, orders);
+    const CommonAssignment common{.model = naming(options, file),
+                                  .parts = pipeline.parts.files,
+                                  .usable_cores = static_cast<int>(plan.machine.allowed.size()),
+                                  .kv_slots = plan.kv_slots,
+                                  .verbose = log.wanted(),
+                                  .edges = plan.edges};
+    const std::vector<ProcessSpec> children = children_of(plan.placement, pipeline.config, common);
     if (Status s = supervisor.start(children); !s) return with_remedy(s.error());
     Result<std::vector<control::Hello>> hellos = [&] {
         const LoadBar bar{supervisor.pids(), weight_bytes(plan.needs), bars, log};

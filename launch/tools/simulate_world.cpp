@@ -102,9 +102,10 @@ Status add_process(Parts& parts,
     auto body = std::make_unique<HostedBody>();
     body->hosted = std::move(hosted).value();
     SimProcessSpec spec;
-    spec.process = {.id = process.id(), .actors = process.stages};
-    spec.name = process.name;
-    spec.on_death = process.on_death;
+    spec.process = {.id = process.id(),
+                    .actors = process.stages,
+                    .name = process.name,
+                    .on_death = process.on_death};
     // Nothing dies in this world, so a body is made once.
     spec.make = [shared = std::make_shared<std::unique_ptr<SimBody>>(std::move(body))] {
         return std::move(*shared);
@@ -114,8 +115,8 @@ Status add_process(Parts& parts,
 }
 
 BackendMaker oracle_maker(OracleAccuracy accuracy) {
-    return [accuracy](const ModelFile& file, const CpuOptions& options, const StageDuty& duty) {
-        const auto part = duty.role == StageRole::Segment ? OracleBackend::Part::Target
+    return [accuracy](const ModelFile& file, const CpuOptions& options, const StageSpec& spec) {
+        const auto part = spec.role == StageRole::Segment ? OracleBackend::Part::Target
                                                           : OracleBackend::Part::Draft;
         return Result<std::unique_ptr<Backend>>{
             std::make_unique<OracleBackend>(file.config(), options, part, accuracy)};
@@ -149,15 +150,15 @@ Result<Parts> make_parts(const ModelFile& file,
         sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
     }
     parts.edges = edges_of(parts.placement, config, sizes);
-    SharedOrders orders;
-    orders.model = naming(model, file);
-    orders.parts = pipeline.parts.files;
-    orders.usable_cores = threads.usable_cores;
-    orders.kv_slots = kv_slots;
+    CommonAssignment common;
+    common.model = naming(model, file);
+    common.parts = pipeline.parts.files;
+    common.usable_cores = threads.usable_cores;
+    common.kv_slots = kv_slots;
     const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
     for (const PlacedProcess& process : parts.placement.processes) {
         if (Status s =
-                add_process(parts, process, assignment_of(process, parts.placement, config, orders),
+                add_process(parts, process, assignment_of(process, parts.placement, config, common),
                             threads, make);
             !s)
             return s.error();

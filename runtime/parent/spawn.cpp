@@ -142,49 +142,59 @@ void kill_and_reap(pid_t pid) {
     for (int i = 0; i < 1'000 && ::waitpid(pid, nullptr, WNOHANG) == 0; ++i) ::usleep(1'000);
 }
 
+/// oom_score_adj: when memory runs out the process with the highest value dies first. A stage can be rebuilt and
+/// the conductor cannot.
+std::uint32_t death_penalty(OnDeath on_death) {
+    constexpr std::uint32_t kStagePenalty = 300;
+    constexpr std::uint32_t kDisposablePenalty = 500;
+    return on_death == OnDeath::RestartAlone ? kDisposablePenalty : kStagePenalty;
+}
+
 }  // namespace
 
-Result<Spawned> spawn_stage(const SpawnSpec& spec) {
-    if (!spec.cores.empty()) {
+Result<Spawned> spawn_stage(const ProcessSpec& process,
+                            const std::vector<std::string>& command,
+                            std::chrono::milliseconds exec_limit) {
+    if (!process.cores.empty()) {
         const Result<Machine> machine = read_machine();
         if (!machine.ok()) return machine.error();
         const Status allowed =
-            check_cores(machine.value(), spec.cores, "stage '" + spec.name + "'");
+            check_cores(machine.value(), process.cores, "stage '" + process.name + "'");
         if (!allowed.ok()) return allowed.error();
     }
     Result<std::pair<ControlSocket, ControlSocket>> sockets = ControlSocket::make_pair();
     if (!sockets.ok()) return sockets.error();
     auto& [ours, theirs] = sockets.value();
-    Result<Pipe> output = make_pipe(spec.name);
+    Result<Pipe> output = make_pipe(process.name);
     if (!output.ok()) return output.error();
-    Result<Pipe> failure = make_pipe(spec.name);
+    Result<Pipe> failure = make_pipe(process.name);
     if (!failure.ok()) return failure.error();
     const OwnedFd null_in{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    if (!null_in) return failed(spec.name, "open(/dev/null)", errno);
+    if (!null_in) return failed(process.name, "open(/dev/null)", errno);
 
-    std::vector<std::string> command = spec.command;
     const std::string path = command.empty() ? "/proc/self/exe" : command.front();
+    std::vector<std::string> arguments = command;
     // The first word is its name in ps and top; tests and users find stages by it.
-    if (command.empty()) command = {"paceline: " + spec.name, kStageSubcommand};
-    command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
+    if (command.empty()) arguments = {"paceline: " + process.name, kStageSubcommand};
+    arguments.insert(arguments.end(), {kControlFdOption, std::to_string(theirs.fd())});
     Plan plan{path.c_str(),
               {},
-              mask_of(spec.cores),
+              mask_of(process.cores),
               ::getpid(),
               null_in.get(),
               output.value().write.get(),
               theirs.fd(),
               failure.value().write.get(),
-              std::to_string(spec.death_penalty)};
-    for (std::string& argument : command) plan.argv.push_back(argument.data());
+              std::to_string(death_penalty(process.on_death))};
+    for (std::string& argument : arguments) plan.argv.push_back(argument.data());
     plan.argv.push_back(nullptr);
 
     const pid_t pid = ::fork();
-    if (pid < 0) return failed(spec.name, "fork", errno);
+    if (pid < 0) return failed(process.name, "fork", errno);
     if (pid == 0) become_stage(plan);
 
     failure.value().write.reset();
-    const Status started = await_exec(spec.name, failure.value().read.get(), spec.exec_limit);
+    const Status started = await_exec(process.name, failure.value().read.get(), exec_limit);
     if (!started.ok()) {
         kill_and_reap(pid);
         return started.error();
@@ -195,7 +205,7 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     if (!child.pidfd || !non_blocking) {
         const int error = errno;
         kill_and_reap(pid);
-        return failed(spec.name, child.pidfd ? "fcntl" : "pidfd_open", error);
+        return failed(process.name, child.pidfd ? "fcntl" : "pidfd_open", error);
     }
     return child;
 }

@@ -19,9 +19,6 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookInterval{250};
 constexpr std::chrono::milliseconds kLateLook{1'000};
 constexpr std::size_t kRecordsMax = 64;  // incarnations whose telemetry blocks are kept
-// When memory runs out, a stage can be rebuilt and the conductor cannot.
-constexpr std::uint32_t kStagePenalty = 300;
-constexpr std::uint32_t kDisposablePenalty = 500;
 
 }  // namespace
 
@@ -60,10 +57,10 @@ Status Supervisor::Impl::open() {
     return {};
 }
 
-Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
+Status Supervisor::Impl::start(std::span<const ProcessSpec> processes) {
     PACE_CHECK(stages_.empty(), "start() is called once");
-    stages_.reserve(children.size());
-    for (const ChildSpec& spec : children) {
+    stages_.reserve(processes.size());
+    for (const ProcessSpec& spec : processes) {
         if (spec.id == kConductor || find(spec.id) != nullptr) {
             return Error{Errc::BadArgument,
                          fmt::format("stage '{}': number {} is taken", spec.name, spec.id.value)};
@@ -77,7 +74,7 @@ Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
 }
 
 Status Supervisor::Impl::start_one(Stage& stage) {
-    const ChildSpec& spec = stage.spec;
+    const ProcessSpec& spec = stage.spec;
     JobRecords jobs{};
     if (stage.telemetry)
         jobs = inherited_jobs(stage.telemetry->snapshot(), stage.hung, options_.start_limit);
@@ -94,13 +91,7 @@ Status Supervisor::Impl::start_one(Stage& stage) {
     stage.hung = false;
     stage.gone = false;
     remember(stage);
-    const bool disposable = spec.on_death == OnDeath::RestartAlone;
-    const Status started =
-        node_->start({.who = stage.who(),
-                      .name = spec.name,
-                      .command = options_.command,
-                      .cores = spec.cores,
-                      .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
+    const Status started = node_->start(stage.who(), spec, options_.command);
     if (!started.ok()) return started;
     const std::vector<int> files{stage.telemetry_file.fd(), board_file_.fd()};
     // If the stage has died already, its exit report is the better error.
@@ -183,14 +174,15 @@ Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
 }
 
 Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
-    std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
+    std::vector<ProcessSpec> processes{{.id = kConductor, .actors = {kConductor}}};
     std::vector<Recovery::Member> members;
     std::vector<std::vector<int>> cores;
     for (const Stage& stage : stages_) cores.push_back(stage.spec.cores);
     const std::vector<bool> shared = cores_shared(cores);
     for (std::size_t i = 0; i < stages_.size(); ++i) {
-        const Stage& stage = stages_[i];
-        processes.push_back({stage.spec.id, stage.spec.actors, shared[i] ? 0 : spin_micros});
+        Stage& stage = stages_[i];
+        stage.spec.spin_micros = shared[i] ? 0 : spin_micros;
+        processes.push_back(stage.spec);
         members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
     }
     Result<WiringPlan> plan =
@@ -306,8 +298,8 @@ Result<std::unique_ptr<Supervisor>> Supervisor::create(SupervisorOptions options
     if (const Status opened = impl->open(); !opened.ok()) return opened.error();
     return std::unique_ptr<Supervisor>{new Supervisor{std::move(impl)}};
 }
-Status Supervisor::start(std::span<const ChildSpec> children) {
-    return impl_->start(children);
+Status Supervisor::start(std::span<const ProcessSpec> processes) {
+    return impl_->start(processes);
 }
 Result<std::vector<control::Hello>> Supervisor::await_hellos() {
     return impl_->await_hellos();

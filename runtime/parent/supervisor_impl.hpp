@@ -27,7 +27,7 @@ public:
     }
 
     [[nodiscard]] Status open();
-    [[nodiscard]] Status start(std::span<const ChildSpec> children);
+    [[nodiscard]] Status start(std::span<const ProcessSpec> processes);
     [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
     [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
     [[nodiscard]] Status shutdown();
@@ -49,7 +49,7 @@ private:
     };
     /// One stage and its newest incarnation.
     struct Stage {
-        ChildSpec spec;
+        ProcessSpec spec;
         Epoch epoch{1};
         State state = State::Loading;
         std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal

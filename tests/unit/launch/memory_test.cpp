@@ -263,7 +263,7 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     StageAssignment assignment;
     assignment.model.model = "/models/x.gguf";
     assignment.model.lora = "/models/early-exit.safetensors";
-    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
+    assignment.stages = {{StageId{1}, StageRole::Segment, {0, 7}},
                          {StageId{3}, StageRole::Draft, {}, false, Device{1}}};
     assignment.cores = {1, 3};
     assignment.verbose = true;
@@ -272,11 +272,11 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     REQUIRE(back.ok());
     CHECK(back.value().model.model == "/models/x.gguf");
     CHECK(back.value().model.lora == "/models/early-exit.safetensors");
-    REQUIRE(back.value().duties.size() == 2);
-    CHECK(back.value().duties[0].layers == LayerRange{0, 7});
-    CHECK(back.value().duties[1].id == StageId{3});
-    CHECK(back.value().duties[0].device == Device{});
-    CHECK(back.value().duties[1].device == Device{1});
+    REQUIRE(back.value().stages.size() == 2);
+    CHECK(back.value().stages[0].layers == LayerRange{0, 7});
+    CHECK(back.value().stages[1].id == StageId{3});
+    CHECK(back.value().stages[0].device == Device{});
+    CHECK(back.value().stages[1].device == Device{1});
     CHECK(back.value().cores == std::vector{1, 3});
     CHECK(back.value().verbose);
     for (std::size_t length = 0; length < bytes.size(); ++length) {

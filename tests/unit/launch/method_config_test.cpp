@@ -364,7 +364,7 @@ TEST_CASE("every method's assignments come out of their bytes as they went in") 
 
 TEST_CASE("an assignment with a value out of its range is refused by the field's name") {
     StageAssignment assignment;
-    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}}};
+    assignment.stages = {{StageId{1}, StageRole::Segment, {0, 7}}};
     assignment.exit.emplace();
     CHECK(decode_assignment(encode(assignment)).ok());
     const auto refusal = [&](auto change) {
@@ -384,8 +384,8 @@ TEST_CASE("an assignment with a value out of its range is refused by the field's
     CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.prefill_rows = 513; }), "prefill_rows = 513,"));
-    CHECK(contains(refusal([](A& a) { a.duties[0].rows_max = 63; }), "rows = 63,"));
-    CHECK(contains(refusal([](A& a) { a.duties[0].id = StageId{0}; }), "id = 0,"));
+    CHECK(contains(refusal([](A& a) { a.stages[0].rows_max = 63; }), "rows = 63,"));
+    CHECK(contains(refusal([](A& a) { a.stages[0].id = StageId{0}; }), "id = 0,"));
     CHECK(contains(refusal([](A& a) { a.segments = 65; }), "segments = 65,"));
     CHECK(contains(refusal([](A& a) { a.cores = {0, -1}; }), "core = -1,"));
     CHECK(contains(refusal([](A& a) { a.model.dtype = std::string(5000, 'x'); }), "a count over"));

@@ -31,12 +31,8 @@ NodeEvents deaf_events() {
     return events;
 }
 
-StartSpec shell(const char* script) {
-    StartSpec spec;
-    spec.who = kWho;
-    spec.name = "unruly";
-    spec.command = {"/bin/sh", "-c", script};
-    return spec;
+Status start_shell(NodeAgent& node, const char* script) {
+    return node.start(kWho, {.id = kWho.id, .name = "unruly"}, {"/bin/sh", "-c", script});
 }
 
 }  // namespace
@@ -50,7 +46,7 @@ TEST_CASE("a stage that writes lines without end does not keep its parent from a
         std::this_thread::sleep_for(20us);
     };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("exec yes there is a lot to say")).ok());
+    REQUIRE(start_shell(*node, "exec yes there is a lot to say").ok());
     const auto end = std::chrono::steady_clock::now() + 300ms;
     int polls = 0;
     while (std::chrono::steady_clock::now() < end) {
@@ -66,7 +62,7 @@ TEST_CASE("a stage that does not read keeps no other stage waiting, and is repor
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
     // More than a socket holds.
     CHECK(node->send(kWho, large, {}, 50ms, {}).ok());
@@ -89,7 +85,7 @@ TEST_CASE("what waits for a stage that does not read is bounded") {
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
     int taken = 0;
     while (taken < 100 && node->send(kWho, large, {}, 3600s, {}).ok()) ++taken;
@@ -106,7 +102,7 @@ TEST_CASE("a stopped stage is not blamed for what it cannot read") {
     bool stopped = false;
     events.on_stopped = [&stopped](Incarnation, bool now) { stopped = now; };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const auto wait = [&node] { node->wait(std::chrono::steady_clock::now() + 10ms); };
     ::kill(node->pid(kWho), SIGSTOP);
     while (!stopped) wait();
