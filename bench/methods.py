@@ -49,7 +49,7 @@ REJECTED = ["speculative", "pearl"]
 
 
 def listed_methods(paceline):
-    text = subprocess.run([paceline, "run", "--list-methods"], capture_output=True, text=True,
+    text = subprocess.run([paceline, "run", "--list-methods", "all"], capture_output=True, text=True,
                           check=True).stdout
     names = [line.split()[0] for line in text.splitlines() if re.match(r"[a-z]", line)]
     return [name for name in names if name not in OMITTED]
@@ -93,9 +93,8 @@ def rejected_rows(options, folder):
     """Methods whose draft is never right, as configurations of their own."""
     rows = []
     for method in REJECTED:
-        text = (ROOT / "configs" / f"{method}.toml").read_text(encoding="utf-8")
-        text = re.sub(r'(?m)^source\s*=.*$', 'source = "first-layers"\nlayers = 1\nshort_list = 16',
-                      text)
+        text = (f'extends = "{method}"\n[draft]\nsource = "first-layers"\nlayers = 1\n'
+                "short_list = 16\n")
         file = pathlib.Path(folder) / f"{method}-rejected.toml"
         file.write_text(text, encoding="utf-8")
         rows.append((f"{method}, always rejected", ["--config", str(file)]))

@@ -73,9 +73,9 @@ def options_of():
     return parser.parse_args()
 
 
-def two_processes(method, folder):
+def two_processes(method, program, folder):
     """A file with the method's configuration over at most two processes."""
-    text = (sweep_configs.CONFIGS / f"{method}.toml").read_text(encoding="utf-8")
+    text = sweep_configs.text_of(method, program)
     stages = [t for t in sweep_configs.tables_of(text) if t.startswith("[[stage]]")]
     for stage in stages:
         role = re.search(r'(?m)^role\s*=\s*"([^"]+)"', stage).group(1)
@@ -140,7 +140,7 @@ def main():
     with folder, tempfile.TemporaryDirectory() as work:
         for name, file in sets.items():
             for method in options.methods.split(","):
-                what = ["--config", two_processes(method, work), "--prompts", file, "-n",
+                what = ["--config", two_processes(method, options.paceline, work), "--prompts", file, "-n",
                         options.n]
                 simulated = simulate(options, what, options.costs)
                 real = [paceline(options, "check", *what) for _ in range(options.rounds)]

@@ -115,7 +115,7 @@ class Projector:
     def __init__(self, options, folder):
         self.options = options
         self.folder = pathlib.Path(folder)
-        self.configs = sweep_configs.Folder(folder)
+        self.configs = sweep_configs.Folder(folder, options.paceline)
         self.shapes = {}
 
     def shape_file(self, name):

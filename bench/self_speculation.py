@@ -31,7 +31,6 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -195,14 +194,12 @@ def check(options, words, file):
 
 def with_settings(method, settings):
     """The text of the method's configuration with [self_draft] changed; `paceline run` has no --set."""
-    text = (ROOT / "configs" / f"{method}.toml").read_text(encoding="utf-8")
+    lines = [f'extends = "{method}"', "[self_draft]"]
     for key, value in settings.items():
-        written = f'"{value}"' if isinstance(value, str) else str(value).lower()
-        text = re.sub(rf"(?m)^{key}\s*=.*\n", "", text)
-        text = text.replace("[self_draft]\n", f"[self_draft]\n{key} = {written}\n")
+        lines.append(f"{key} = " + (f'"{value}"' if isinstance(value, str) else str(value).lower()))
     if settings.get("tree") == "none":
-        text = text.replace('shape = "tree"', 'shape = "chain"')
-    return text
+        lines += ["[schedule]", 'shape = "chain"']
+    return "\n".join(lines) + "\n"
 
 
 def shares(options, row, auto_off, file):

@@ -325,7 +325,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     sets, folder = prompt_sets.chosen(options)
     with folder, tempfile.TemporaryDirectory(prefix="paceline-sweep-") as configs:
-        simulator = Simulator(options, sweep_configs.Folder(configs))
+        simulator = Simulator(options, sweep_configs.Folder(configs, options.paceline))
         report = Report(options.out / "sweep.md")
         report.write(f"# Simulated: {options.first or 'all'} prompts of each set, {options.n} "
                      "tokens, free messages\n")

@@ -1,12 +1,18 @@
 """Configurations of the sweep that are no methods of their own: the same method over so many
-target segments, with so many batches in flight. Written to a folder, from the files in configs/."""
+target segments, with so many batches in flight. Written to a folder."""
 
 import pathlib
 import re
+import subprocess
 
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "configs"
 # Where the target's stages stand in a configuration.
 TARGET_ROLES = ("segment", "early-verify", "final-verify")
+
+
+def text_of(method, program):
+    """The method's settings with those that its file extends, as `program` (paceline) prints them."""
+    return subprocess.run([program, "run", "--method", method, "--print-config"], capture_output=True, text=True,
+                          check=True).stdout
 
 
 def tables_of(text):
@@ -27,11 +33,11 @@ def segment_stages(count, early):
     return stages
 
 
-def with_segments(method, count, batches):
-    """The text of the method's configuration over `count` segments. The exit of a method that has
-    one stands after the first."""
+def with_segments(text, count, batches):
+    """A method's configuration (text_of) over `count` segments. The exit of a method that has one
+    stands after the first."""
     kept, early = [], False
-    for table in tables_of((CONFIGS / f"{method}.toml").read_text(encoding="utf-8")):
+    for table in tables_of(text):
         role = re.search(r'(?m)^role\s*=\s*"([^"]+)"', table)
         if table.startswith("[[stage]]") and role and role.group(1) in TARGET_ROLES:
             early = early or role.group(1) == "early-verify"
@@ -44,18 +50,19 @@ def with_segments(method, count, batches):
     if "[schedule]" not in text:
         text += f"[schedule]\nbatches_in_flight = {batches}\n\n"
     if early and count < 2:
-        raise ValueError(f"{method} needs two segments for its exit, not {count}")
+        raise ValueError(f"an exit needs two segments, not {count}")
     return text + "".join(segment_stages(count, early))
 
 
 class Folder:
     """Makes each of them once."""
 
-    def __init__(self, path):
-        self.path = pathlib.Path(path)
+    def __init__(self, path, program):
+        self.path, self.program = pathlib.Path(path), program
 
     def file(self, method, count, batches):
         path = self.path / f"{method}-{count}-{batches}.toml"
         if not path.exists():
-            path.write_text(with_segments(method, count, batches), encoding="utf-8")
+            text = with_segments(text_of(method, self.program), count, batches)
+            path.write_text(text, encoding="utf-8")
         return path

@@ -38,9 +38,9 @@ MECHANISMS = {  # the setting that switches it off, the methods that have it
 }
 
 
-def words_of(method, case, devices, folder):
-    """A method's configuration and settings, from the text of its file."""
-    text = (sweep_configs.CONFIGS / f"{method}.toml").read_text(encoding="utf-8")
+def words_of(method, case, devices, program, folder):
+    """A method's configuration and settings."""
+    text = sweep_configs.text_of(method, program)
     settings = {"stalled": ["draft-cost=100"], "useless": [], "trained": []}[case]
     if case == "useless" and '"early-verify"' in text:
         settings += ["exit-layer=3"]
@@ -52,7 +52,7 @@ def words_of(method, case, devices, folder):
     if devices == 4 and "adadecode" in method:
         text = text.replace('process = "target"\n', "").replace("segments = 2", "segments = 4")
     elif devices == 4:
-        text = sweep_configs.with_segments(method, 4, 4 if '"at-once"' in text else 1)
+        text = sweep_configs.with_segments(text, 4, 4 if '"at-once"' in text else 1)
     file = folder / f"{method}-{devices}.toml"
     file.write_text(text, encoding="utf-8")
     return ["--config", str(file), *words]
@@ -98,7 +98,7 @@ def main():
                 continue
             cases = ["stalled"] if mechanism == "silent waits" else ["trained", "useless"]
             for method, case, devices in [(m, c, d) for m in methods for c in cases for d in (1, 4)]:
-                words = words_of(method, case, devices, folder)
+                words = words_of(method, case, devices, options.paceline, folder)
                 whole = rates(options, options.paceline, words, sets, folder)
                 without = rates(options, builds.get(mechanism, options.paceline),
                                 [*words, *(["--set", key] if key else [])], sets, folder)

@@ -1,5 +1,5 @@
-# Writes OUTPUT, a C++ table of the files SOURCE/*.toml: the methods that the program knows, or the
-# shapes. Those called cpu-* are examples of placements, not methods.
+# Writes OUTPUT, a C++ table of the files SOURCE/*.toml: the methods that the program knows (FAMILIES is set:
+# each has a line "# Family: ..."), or the shapes. Those called cpu-* are examples of placements, not methods.
 file(GLOB files ${SOURCE}/*.toml)
 list(FILTER files EXCLUDE REGEX "/cpu-[^/]*$")
 list(SORT files)
@@ -9,9 +9,16 @@ set(text "// Made by launch/embed_configs.cmake from ${folder}/*.toml.\n")
 foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WLE)
     file(READ ${file} content)
-    # The comment that the file begins with, up to the line that says how to run it.
-    string(FIND "${content}" "# Run it:" end)
-    if(end LESS 0)
+    # The comment that the file begins with: of a method up to its family, of a shape the first line.
+    set(family "")
+    if(FAMILIES)
+        if(NOT content MATCHES "\n# Family: ([^\n]+)\n")
+            message(FATAL_ERROR "${folder}/${name}.toml: no line '# Family: ...' in the comment that the file "
+                "begins with; launch/config/method_list.cpp has the families")
+        endif()
+        set(family " \"${CMAKE_MATCH_1}\",")
+        string(FIND "${content}" "# Family:" end)
+    else()
         string(FIND "${content}" "\n" end)
     endif()
     string(SUBSTRING "${content}" 0 ${end} summary)
@@ -19,6 +26,6 @@ foreach(file IN LISTS files)
     string(STRIP "${summary}" summary)
     string(REPLACE "\\" "\\\\" summary "${summary}")
     string(REPLACE "\"" "\\\"" summary "${summary}")
-    string(APPEND text "{\"${name}\", \"${summary}\", R\"toml(${content})toml\"},\n")
+    string(APPEND text "{\"${name}\",${family} \"${summary}\", R\"toml(${content})toml\"},\n")
 endforeach()
 file(WRITE ${OUTPUT} "${text}")

@@ -184,7 +184,8 @@ Result<std::unique_ptr<InLink>> open_nccl_in(const NcclDevice& device,
         return nccl_failed(parts.spec, "landing slots", had.error());
     }
     if (const NcclResult made = device.nccl->unique_id(parts.id); made != NcclResult::Success) {
-        const Error error = nccl_failed(parts.spec, "ncclGetUniqueId", {Errc::System, nccl_text(made)});
+        const Error error =
+            nccl_failed(parts.spec, "ncclGetUniqueId", {Errc::System, nccl_text(made)});
         for (DeviceEvent event : parts.events) device.driver->destroy_event(event);
         device.driver->destroy_stream(parts.stream);
         return error;

@@ -197,6 +197,13 @@ Option Command::add_flag(const std::string& names, bool& value, const std::strin
     return Option{*app_->add_flag(names, value, text)->disable_flag_override()};
 }
 
+Option Command::add_flag_with_value(const std::string& names,
+                                    std::optional<std::string>& value,
+                                    const std::string& text) {
+    const auto set = [&value](const std::string& given) { value = given; };
+    return Option{*app_->add_option_function<std::string>(names, set, text)->expected(0, 1)};
+}
+
 Option Command::refuse_option(const std::string& name,
                               std::function<std::string(const std::string& value)> complaint) {
     const auto refuse = [complaint = std::move(complaint)](const std::string& value) {

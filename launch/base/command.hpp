@@ -59,6 +59,10 @@ public:
     template <class Value>
     Option add_option(const std::string& names, Value& value, const std::string& text);
     Option add_flag(const std::string& names, bool& value, const std::string& text);
+    /// A flag that may have a value; without one `value` is the empty text.
+    Option add_flag_with_value(const std::string& names,
+                               std::optional<std::string>& value,
+                               const std::string& text);
     /// An option that other commands have and this one does not take. `complaint` gives the message
     /// for a value, or nothing if the value changes nothing.
     Option refuse_option(const std::string& name,

@@ -103,7 +103,7 @@ Result<PipelineConfig> config_of(const CheckOptions& options,
                          "--set " + word + ": only paceline simulate can choose what a pass costs"};
         settings.push_back(std::move(setting).value());
     }
-    Result<Variant> variant = apply_settings(source.toml, source.file, settings, {}, layers);
+    Result<Variant> variant = apply_settings(source, settings, {}, layers);
     if (!variant) return variant.error();
     Result<PipelineConfig> config{std::move(variant.value().config)};
     if (const Device device = device_of(options.model); device.gpu) {
@@ -168,19 +168,21 @@ Result<bool> check_all(const CheckOptions& options, const Environment& environme
         config_of(options, source.value(), model.value().file.config().layers);
     if (!config) return config.error();
     const PartsSearch search = parts_search(options.model.parts, environment);
-    if (Status s = use_parts(config.value(), search, model.value().file); !s) return s.error();
-    if (Status s = keep_draft_copy(config.value().draft, model.value().file, options.model,
-                                   environment, {.bars = bars_on(environment)});
+    Result<ResolvedConfig> pipeline =
+        use_parts(std::move(config).value(), search, model.value().file);
+    if (!pipeline) return pipeline.error();
+    if (Status s = keep_draft_copy(pipeline.value(), model.value().file, options.model, environment,
+                                   {.bars = bars_on(environment)});
         !s)
         return s.error();
-    for (const std::string& why : config.value().parts_omitted)
+    for (const std::string& why : pipeline.value().parts.omitted)
         std::fprintf(stderr, "paceline check: left out: %s\n", visible(why, 500).c_str());
     if (const std::string warning =
             threads_warning(options.model.threads, device_of(options.model));
         !warning.empty())
         std::fprintf(stderr, "paceline check: %s\n", warning.c_str());
     if (Status s = add_model(task.value(), options, model.value()); !s) return s.error();
-    Result<CheckResult> result = check_pipeline(model.value(), options.model, config.value(),
+    Result<CheckResult> result = check_pipeline(model.value(), options.model, pipeline.value(),
                                                 task.value(), environment, log.value());
     if (!result) return result.error();
     std::fputs(check_table(result.value(), task.value()).c_str(), stdout);

@@ -76,10 +76,11 @@ bool CheckResult::all_equal() const {
 
 Result<CheckResult> check_pipeline(const OpenedModel& model,
                                    const ModelOptions& options,
-                                   const PipelineConfig& config,
+                                   const ResolvedConfig& pipeline,
                                    const CheckTask& task,
                                    const Environment& environment,
                                    RunLog& log) {
+    const PipelineConfig& config = pipeline.config;
     if (config.acceptance == AcceptanceRule::Rejection) {
         return Error{Errc::BadArgument, config.file +
                                             ": acceptance.rule = \"rejection\" keeps the "
@@ -90,7 +91,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
         encode_prompts(task.prompts, model.file, model.tokenizer);
     if (!prompts) return prompts.error();
     // Before anything is decoded: what is wrong with the pipeline is not told minutes later.
-    const Result<PipelinePlan> plan = plan_pipeline(model.file, options, config, task.at_once);
+    const Result<PipelinePlan> plan = plan_pipeline(model.file, options, pipeline, task.at_once);
     if (!plan) return plan.error();
     if (Status s = check_slow_stages(task.faults, plan.value().placement.processes); !s)
         return s.error();
@@ -109,7 +110,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     session_options.told.table = environment.stderr_is_terminal || log.verbose();
     session_options.told.bars = log.verbose() ? Show::No : bars_on(environment);
     Result<std::unique_ptr<PipelineSession>> opened =
-        PipelineSession::open(model.file, options, config, session_options);
+        PipelineSession::open(model.file, options, pipeline, session_options);
     if (!opened) return opened.error();
     PipelineSession& session = *opened.value();
     {

@@ -14,6 +14,7 @@
 #include "launch/check/faults.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/prompt_sets.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/session/answer_compare.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/simulate/overlap.hpp"
@@ -45,7 +46,7 @@ struct CheckResult {
 /// rejection, whose text depends on the drafts, and for a slow stage that no process is.
 [[nodiscard]] Result<CheckResult> check_pipeline(const OpenedModel& model,
                                                  const ModelOptions& options,
-                                                 const PipelineConfig& config,
+                                                 const ResolvedConfig& pipeline,
                                                  const CheckTask& task,
                                                  const Environment& environment,
                                                  RunLog& log);

@@ -14,6 +14,7 @@
 #include "launch/cli/chat_loop.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/cli/run_session.hpp"
+#include "launch/config/config_text.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -99,9 +100,18 @@ void add_method_options(Command& command, RunOptions& options) {
                     "of --list-methods, a pipeline of processes. The text is the same")
         .show_default()
         .excludes("--config");
-    command.add_flag("--list-methods", options.list_methods, "print the methods and end");
+    command
+        .add_flag_with_value("--list-methods", options.list_methods,
+                             "print the families of methods and end; all: every method with what "
+                             "it does")
+        .type_name("[all]")
+        .check({[](const std::string& value) {
+            return value == "all" ? std::string{} : "must be all or left out, not '" + value + "'";
+        }});
     command.add_flag("--list-settings", options.list_settings,
                      "print the keys of a --config file (docs/configuration.md) and end");
+    command.add_flag("--print-config", options.print_config,
+                     "print the file of --method or --config with all that it extends, and end");
     command.add_option(
         "--draft-model", options.draft_model,
         "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder, or "
@@ -290,6 +300,15 @@ int single_answer(RunSession& session,
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
 
+/// What --list-methods, --list-settings or --print-config print.
+Result<std::string> page_of(const RunOptions& options) {
+    if (options.list_methods)
+        return *options.list_methods == "all" ? methods_table() : families_table();
+    if (options.list_settings) return settings_text();
+    const Result<ConfigSource> source = config_source(options.config_file, options.method);
+    return source ? config_text(source.value()) : source.error();
+}
+
 /// Usage errors are the command line's, found before anything slow happens.
 int report(const Error& error) {
     return error.code == Errc::BadArgument ? report_usage(kRunCommand, error.what)
@@ -317,9 +336,10 @@ Command add_run(Command& app, RunOptions& options) {
 }
 
 int run_run(const RunOptions& options, const Environment& environment) {
-    if (options.list_methods || options.list_settings) {
-        const Status written =
-            write_stdout(options.list_methods ? methods_table() : settings_text());
+    if (options.list_methods || options.list_settings || options.print_config) {
+        const Result<std::string> page = page_of(options);
+        if (!page) return report(page.error());
+        const Status written = write_stdout(page.value());
         return written.ok() ? kExitOk : report_failure(kRunCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(s.error());

@@ -25,8 +25,9 @@ struct RunOptions {
     SamplingOptions sampling;
     std::string config_file;  // --config
     std::string method = "plain";
-    bool list_methods = false;
+    std::optional<std::string> list_methods;  // "": the families; "all"
     bool list_settings = false;
+    bool print_config = false;
     std::string draft_model;   // --draft-model
     std::string gpus;          // --gpus: "0,2" or "all"
     std::string machine_file;  // --machine

@@ -48,7 +48,7 @@ Result<std::vector<int>> chosen_gpus(const RunOptions& options, const GpuMachine
                              sorted.back(), machine.source, count)};
 }
 
-Result<ResolvedPipeline> on_gpus(PipelineConfig config,
+Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
                                  const RunOptions& options,
                                  const ModelFile& file) {
     if (!can_size_gpus()) {
@@ -62,7 +62,7 @@ Result<ResolvedPipeline> on_gpus(PipelineConfig config,
     if (!machine) return machine.error();
     Result<std::vector<int>> gpus = chosen_gpus(options, machine.value());
     if (!gpus) return gpus.error();
-    const Result<StageSizes> sizes = StageSizes::open(file, options.model, config, 1);
+    const Result<StageSizes> sizes = StageSizes::open(file, options.model, pipeline, 1);
     if (!sizes) return sizes.error();
     // A described machine has its own cores; what runs, runs on those of this one.
     const bool described = options.dry_run && !options.machine_file.empty();
@@ -71,7 +71,7 @@ Result<ResolvedPipeline> on_gpus(PipelineConfig config,
         .gpus = std::move(gpus).value(),
         .cores = described ? machine.value().cores() : usable_cores(host.value(), options.model),
         .layers = file.config().layers};
-    Result<GpuPlan> plan = plan_gpus(config, request, [&](const Placement& placement) {
+    Result<GpuPlan> plan = plan_gpus(pipeline.config, request, [&](const Placement& placement) {
         return sizes.value().needs(placement);
     });
     if (!plan) return plan.error();
@@ -82,9 +82,11 @@ Result<ResolvedPipeline> on_gpus(PipelineConfig config,
     const Result<std::vector<EdgeWay>> ways =
         choose_transports(edges, placement, plan.value().config, {machine.value(), links});
     if (!ways) return ways.error();
-    std::string table = gpu_table(plan.value(), request,
-                                  transports_text(edges, ways.value(), placement, machine.value()));
-    return ResolvedPipeline{std::move(plan.value().config), std::move(table)};
+    const std::string transports = transports_text(edges, ways.value(), placement, machine.value());
+    std::string table = gpu_table(plan.value(), request, transports);
+    ResolvedConfig on_gpus{std::move(plan.value().config), std::move(pipeline.parts)};
+    table += parts_text(on_gpus, placement);
+    return ResolvedPipeline{std::move(on_gpus), std::move(table)};
 }
 
 }  // namespace
@@ -108,11 +110,11 @@ Result<ResolvedPipeline> resolve_pipeline(const PipelineConfig& written,
                                           const RunOptions& options,
                                           const ModelFile& file,
                                           const Environment& environment) {
-    PipelineConfig config = written;
     const PartsSearch search = parts_search(options.model.parts, environment);
-    if (Status s = use_parts(config, search, file); !s) return s.error();
-    if (!options.wants_gpus()) return ResolvedPipeline{std::move(config), {}};
-    return on_gpus(std::move(config), options, file);
+    Result<ResolvedConfig> resolved = use_parts(written, search, file);
+    if (!resolved) return resolved.error();
+    if (!options.wants_gpus()) return ResolvedPipeline{std::move(resolved).value(), {}};
+    return on_gpus(std::move(resolved).value(), options, file);
 }
 
 Status print_plan(const PipelineConfig& written,

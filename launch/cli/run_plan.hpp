@@ -11,12 +11,13 @@
 #include "launch/base/environment.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
 
 struct ResolvedPipeline {
-    PipelineConfig config;
+    ResolvedConfig resolved;
     std::string gpu_table;  // empty: no GPUs were asked for
 };
 

@@ -176,10 +176,10 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         Result<ResolvedPipeline> resolved =
             resolve_pipeline(*written, options, model_->file, environment);
         if (!resolved) return resolved.error();
-        PipelineConfig& config = resolved.value().config;
+        ResolvedConfig& pipeline = resolved.value().resolved;
+        const PipelineConfig& config = pipeline.config;
         const OpenTold told{.bars = bars_, .remarks = !options.quiet};
-        if (Status s =
-                keep_draft_copy(config.draft, model_->file, options.model, environment, told);
+        if (Status s = keep_draft_copy(pipeline, model_->file, options.model, environment, told);
             !s)
             return s.error();
         supervision = config.supervision;
@@ -193,7 +193,7 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
                                      .told = {.table = table && !options.quiet,
                                               .remarks = !options.quiet,
                                               .bars = options.bars(environment)}};
-        return make_pipeline_generator(model_->file, options.model, config, hooks);
+        return make_pipeline_generator(model_->file, options.model, pipeline, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();
     if (!generator) return generator.error();

@@ -216,7 +216,8 @@ Status check_threshold(const TomlTable& table, float confidence_min, float reach
                                    AdaptiveThreshold::kLeast));
 }
 
-Status check_draft(const TomlTable& table, const DraftConfig& draft) {
+Status finish_draft(const TomlTable& table, DraftConfig& draft) {
+    if (draft.model != DraftModelKind::Trained) draft.size = DraftSize::Small;
     if (Status s = check_source(table, draft); !s.ok()) return s;
     if (draft.min_ngram > draft.max_ngram) {
         return table.error("min_ngram",

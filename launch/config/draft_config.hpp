@@ -31,14 +31,10 @@ struct DraftStandIn {
 struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
     DraftModelKind model = DraftModelKind::None;
-    std::string model_file = {};  // of File; of Trained its part: given, or found by use_parts()
-    std::string copy = {};        // of File, a folder: its packed copy, set by keep_draft_copy()
+    std::string model_file = {};  // of File; of Trained its part; as in the file
     DraftSize size = DraftSize::Small;
     DraftStandIn stand_in = {};
-    bool part_missing = false;  // these three are set by use_parts(), for people and costs: whether
-    int part_layers = 0;        // the stand-in is in its place,
-    int part_tokens = 0;        // what the part is like
-    double layers = 0.2;        // of first-layers: whole, or a part of the depth below 1
+    double layers = 0.2;                 // of first-layers: whole, or a part of the depth below 1
     SkipConfig skip = {.interval = 32};  // of skip-layers
     SearchConfig search = {};
     bool whole_text = true;
@@ -70,8 +66,9 @@ struct DraftConfig {
 [[nodiscard]] std::vector<Field> fields_of(DraftConfig& draft);
 /// Errors: BadArgument if `threshold_adapts` has no threshold to move.
 [[nodiscard]] Status check_threshold(const TomlTable& table, float confidence_min, float reach_min);
+/// Resets `size` with a source that does not read it: a file that extends one with a trained draft has it.
 /// Errors: BadArgument for keys that the source does not have, or that contradict each other.
-[[nodiscard]] Status check_draft(const TomlTable& table, const DraftConfig& draft);
+[[nodiscard]] Status finish_draft(const TomlTable& table, DraftConfig& draft);
 
 /// "prompt-lookup+model": as written in a file.
 [[nodiscard]] std::string source_text(const DraftConfig& draft);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "actors/segment/exit_options.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
 
@@ -14,20 +13,8 @@ constexpr int kAheadMax = 8;
 
 }  // namespace
 
-ExitHead resolved_head(ExitHead wanted, bool has_adapter, bool has_head) {
-    if (wanted != ExitHead::Adapter && wanted != ExitHead::Trained) return wanted;
-    if (wanted == ExitHead::Adapter && has_adapter) return ExitHead::Adapter;
-    return has_head ? ExitHead::Trained : ExitHead::LogitLens;
-}
-
-ExitHead ExitConfig::head_behind(int layer) const {
-    const auto in = [layer](const std::vector<int>& layers) {
-        return std::find(layers.begin(), layers.end(), layer) != layers.end();
-    };
-    return resolved_head(head, in(adapter_layers), in(head_layers));
-}
-
 std::vector<Field> fields_of(ExitConfig& e) {
+    ExitOptions& o = e.options;
     return {
         {"head", word(e.head, {"trained", "adapter", "logit-lens", "random"}),
          "the head `trained` for the layer, the trained `adapter`, which sees the text before, the "
@@ -37,26 +24,26 @@ std::vector<Field> fields_of(ExitConfig& e) {
          "found by fingerprint"},
         {"short_list", number(e.short_list, 0, kVocabularyMax),
          "heads that are not trained know only the first N token ids; 0: all"},
-        {"candidates", &e.sends_candidates,
+        {"candidates", &o.sends_candidates,
          "FOLD: draft and correct are sent the `top` best tokens after each row",
          "true with a draft, unless the exit proposes"},
-        {"top", number(e.top, 1, kExitTopMax), "candidates that an exit sends per row"},
-        {"lockstep", &e.lockstep,
+        {"top", number(o.top, 1, kExitTopMax), "candidates that an exit sends per row"},
+        {"lockstep", &o.lockstep,
          "FOLD as published: the batch goes on when the draft has done `gamma_early` steps"},
-        {"proposes", &e.proposes,
+        {"proposes", &o.proposes,
          "AdaDecode: a token that the exit is sure of enters layer 0 at once"},
-        {"gate", number(e.gate, 0, 1), "`proposes`: the least probability of such a token"},
-        {"early_max", number(e.early_max, 1, kGammaMax),
+        {"gate", number(o.gate, 0, 1), "`proposes`: the least probability of such a token"},
+        {"early_max", number(o.early_max, 1, kGammaMax),
          "`proposes`: rows without a verdict that such a token may stand after"},
-        {"defers", &e.defers,
+        {"defers", &o.defers,
          "`proposes`: rows wait here until the exit is not sure of one, then go on together"},
-        {"defer_limit_us", micros(e.defer_limit, 1, 10'000'000),
+        {"defer_limit_us", micros(o.defer_limit, 1, 10'000'000),
          "`defers`: microseconds after which they go on anyway"},
         {"ahead", number(e.ahead, 0, kAheadMax),
          "heads of the last segment for positions + 2, + 3, ...; noise where none are trained"},
-        {"ahead_top", number(e.ahead_top, 1, kExitTopMax),
+        {"ahead_top", number(o.ahead_top, 1, kExitTopMax),
          "`ahead`: children per node of its tree"},
-        {"always_on", &e.always_on,
+        {"always_on", &o.always_on,
          "also while its measured cost exceeds its gain; with `lockstep` it always is"},
     };
 }
@@ -64,10 +51,10 @@ std::vector<Field> fields_of(ExitConfig& e) {
 Status finish_exit(const TomlTable& table, ExitConfig& exit) {
     exit.candidates_given = table.has("candidates");
     for (const char* key : {"gate", "early_max", "defers"}) {
-        if (!exit.proposes && table.has(key))
+        if (!exit.options.proposes && table.has(key))
             return table.error(key, "is for exits that propose (proposes = true)");
     }
-    if (!exit.defers && table.has("defer_limit_us"))
+    if (!exit.options.defers && table.has("defer_limit_us"))
         return table.error("defer_limit_us", "is for exits that defer (defers = true)");
     if (exit.ahead == 0 && table.has("ahead_top"))
         return table.error("ahead_top", "is for heads that look ahead (ahead = 1 or more)");

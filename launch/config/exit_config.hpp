@@ -4,11 +4,11 @@
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "actors/segment/exit_options.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline {
@@ -19,35 +19,15 @@ class TomlTable;
 enum class ExitHead : std::uint8_t { Trained, Adapter, LogitLens, Random };
 
 struct ExitConfig {
-    ExitHead head = ExitHead::Trained;
-    std::string part = {};          // as in the file
-    std::string heads_file = {};    // of trained heads; these two are set by use_parts(), which
-    std::string adapter_file = {};  // finds them; empty: there is none
-    // What is in them, for people and costs; also set by use_parts().
-    std::vector<int> head_layers = {};
-    std::vector<int> adapter_layers = {};
-    int ahead_trained = 0;
-    int part_tokens = 0;  // of their short list
+    ExitHead head = ExitHead::Trained;  // what is wanted; UsedParts::head_behind() is what there is
+    std::string part = {};              // as in the file
     int short_list = 0;
+    int ahead = 0;                  // heads of the last segment
     bool candidates_given = false;  // `candidates` was in the file
-    bool sends_candidates = false;
-    int top = 4;
-    bool lockstep = false;
-    bool proposes = false;
-    double gate = 0.75;
-    int early_max = 5;
-    bool defers = false;
-    std::chrono::microseconds defer_limit{200'000};
-    int ahead = 0;
-    int ahead_top = 1;
-    bool always_on = false;
-
-    /// What is after layer `layer` in the end, once use_parts() has resolved it.
-    [[nodiscard]] ExitHead head_behind(int layer) const;
+    /// Of the actor. Its heads, and the stages that get candidates, depend on model and placement:
+    /// exit_heads() (launch/load/exit_heads.hpp) sets them.
+    ExitOptions options = {};
 };
-
-/// What takes the place of `wanted` after a layer that has these parts.
-[[nodiscard]] ExitHead resolved_head(ExitHead wanted, bool has_adapter, bool has_head);
 
 [[nodiscard]] std::vector<Field> fields_of(ExitConfig& exit);
 /// What follows from several keys. Errors: BadArgument for settings of a use that is not asked for.

@@ -112,9 +112,9 @@ Complaint check_exits(const PipelineConfig& config) {
     const std::size_t exits = exits_of(config);
     if (exits == 0 && config.exit->ahead == 0)
         return "has an [exit] table but no stage with exit = true or role = \"early-verify\"";
-    if (exits == 0 && (config.exit->sends_candidates || config.exit->proposes))
+    if (exits == 0 && (config.exit->options.sends_candidates || config.exit->options.proposes))
         return "[exit] candidates or proposes, but no stage has exit = true";
-    if (exits > 0 && !config.exit->sends_candidates && !config.exit->proposes)
+    if (exits > 0 && !config.exit->options.sends_candidates && !config.exit->options.proposes)
         return "[exit] neither sends candidates nor proposes: the exit would do nothing";
     return {};
 }
@@ -174,7 +174,7 @@ Complaint check_lockstep(const PipelineConfig& config) {
     }
     if ((mode == StartRule::Lockstep) != paced)
         return "lockstep is for both or neither: [schedule] mode and [draft] pace";
-    const bool exit_waits = config.exit && config.exit->lockstep;
+    const bool exit_waits = config.exit && config.exit->options.lockstep;
     if (paced && config.draft->growth.gamma_early > 0 && !config.exit_sends_candidates())
         return "[draft] gamma_early needs an exit that sends candidates (role = \"early-verify\")";
     if (exit_waits && (!paced || config.draft->growth.gamma_early == 0)) {
@@ -189,7 +189,7 @@ Complaint check_lockstep(const PipelineConfig& config) {
             "[schedule] batches_in_flight = {}, with mode = \"lockstep\" there is one at a time",
             schedule.batches_in_flight_max);
     }
-    if (paced && config.exit && config.exit->proposes)
+    if (paced && config.exit && config.exit->options.proposes)
         return "[exit] proposes = true starts tokens at once, lockstep does not";
     return {};
 }
@@ -222,8 +222,8 @@ void complete_pipeline(PipelineConfig& config) {
     }
     if (exits_of(config) > 0 && !config.exit) config.exit = ExitConfig{};
     if (config.exit && !config.exit->candidates_given) {
-        config.exit->sends_candidates =
-            exits_of(config) > 0 && config.draft && !config.exit->proposes;
+        config.exit->options.sends_candidates =
+            exits_of(config) > 0 && config.draft && !config.exit->options.proposes;
     }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "launch/base/text_input.hpp"
 #include "launch/config/field.hpp"
 #include "launch/config/pipeline_checks.hpp"
 #include "launch/config/toml_reader.hpp"
@@ -12,8 +11,9 @@ namespace paceline {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kTables{
-    "pipeline", "stage", "draft", "self_draft", "exit", "schedule", "acceptance", "supervision"};
+constexpr std::array<std::string_view, 9> kTopKeys{"extends",  "pipeline",   "stage",
+                                                   "draft",    "self_draft", "exit",
+                                                   "schedule", "acceptance", "supervision"};
 /// Rounds are waited for: a draft that is only slow must not turn lockstep into something else.
 constexpr std::chrono::microseconds kLockstepWait{200'000};
 
@@ -67,7 +67,7 @@ int PipelineConfig::segments() const {
 
 std::int32_t PipelineConfig::gamma() const {
     if (draft) return draft->growth.gamma;
-    return self_draft ? self_draft->gamma : 0;
+    return self_draft ? self_draft->options.gamma : 0;
 }
 
 const StageConfig* PipelineConfig::stage_of(StageRole role) const {
@@ -77,24 +77,27 @@ const StageConfig* PipelineConfig::stage_of(StageRole role) const {
 }
 
 Result<PipelineConfig> read_pipeline_config(const std::string& path) {
-    const Result<std::string> text = read_file(path, kTomlBytesMax);
-    if (!text) return text.error();
-    return parse_pipeline_config(text.value(), path);
+    const Result<ConfigSource> source = file_source(path);
+    return source ? parse_pipeline_config(source.value()) : source.error();
 }
 
 Result<PipelineConfig> parse_pipeline_config(std::string_view text, const std::string& file) {
-    const Result<TomlTable> parsed = parse_toml(text, file);
-    if (!parsed) return parsed.error();
-    const TomlTable& root = parsed.value();
+    return parse_pipeline_config(ConfigSource{std::string{text}, file});
+}
+
+Result<PipelineConfig> parse_pipeline_config(const ConfigSource& source) {
+    const Result<TomlTable> tables = read_tables(source);
+    if (!tables) return tables.error();
+    const TomlTable& root = tables.value();
     PipelineConfig config;
-    config.file = file;
+    config.file = source.file;
     if (root.has("draft")) config.draft.emplace();
     if (root.has("exit")) config.exit.emplace();
     if (root.has("self_draft")) config.self_draft.emplace();
-    Status s = root.allow_only(kTables);
+    Status s = root.allow_only(kTopKeys);
     if (s.ok()) s = read_table(root, "pipeline", config, kAlone);
     if (s.ok()) s = read_stages(root, config.stages);
-    if (s.ok() && config.draft) s = read_table(root, "draft", *config.draft, check_draft);
+    if (s.ok() && config.draft) s = read_table(root, "draft", *config.draft, finish_draft);
     if (s.ok() && config.self_draft)
         s = read_table(root, "self_draft", *config.self_draft, check_self_draft);
     if (s.ok() && config.exit) s = read_table(root, "exit", *config.exit, finish_exit);
@@ -116,8 +119,8 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     if (schedule.batches_given) return options;
     int batches = options.start == StartRule::AtOnce ? config.segments() : 1;
     // Every early token is a batch of its own; the row that the exit was not sure of is one more.
-    if (config.exit && config.exit->proposes)
-        batches = std::max(batches, config.exit->early_max + 1);
+    if (config.exit && config.exit->options.proposes)
+        batches = std::max(batches, static_cast<int>(config.exit->options.early_max) + 1);
     options.batches_in_flight_max = std::min(static_cast<std::uint32_t>(batches), kSegmentsMax);
     return options;
 }

@@ -1,6 +1,7 @@
 // PipelineConfig: which stages a pipeline has, what each one does and where it runs, read from a
 // TOML file (configs/ holds commented examples, which are the methods of `paceline run --method`).
 //
+//     extends        the method or file whose settings it has otherwise: config_source.hpp
 //     [pipeline]     its name, and how its tensors travel
 //     [[stage]]      in pipeline order: stage_config.hpp
 //     [draft]        models and sources of drafts, and how they grow their tree: draft_config.hpp
@@ -12,7 +13,7 @@
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
-// use_parts() (pretrained.hpp) selects the trained parts.
+// use_parts() (pretrained.hpp) finds the trained parts, which are a value of their own.
 // The keys of each table are listed once, by its fields_of() (field.hpp). A returned value has been checked:
 // errors name file, key and value, and unknown keys and combinations that cannot work
 // (pipeline_checks.hpp) are refused. Plain values, no I/O except reading the file; any thread.
@@ -27,6 +28,7 @@
 #include "actors/segment/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/config/config_source.hpp"
 #include "launch/config/draft_config.hpp"
 #include "launch/config/exit_config.hpp"
 #include "launch/config/schedule_config.hpp"
@@ -50,14 +52,15 @@ struct PipelineConfig {
     ScheduleConfig schedule;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;
     SupervisionConfig supervision;
-    std::vector<std::string> parts_omitted = {};  // by use_parts(): files it could not read
 
     [[nodiscard]] int segments() const;
     /// Tokens that are drafted at once for a request, at most; 0: none are.
     [[nodiscard]] std::int32_t gamma() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
     /// Whether an exit sends candidates to a draft.
-    [[nodiscard]] bool exit_sends_candidates() const { return exit && exit->sends_candidates; }
+    [[nodiscard]] bool exit_sends_candidates() const {
+        return exit && exit->options.sends_candidates;
+    }
 };
 
 /// The keys of [pipeline].
@@ -67,7 +70,9 @@ struct PipelineConfig {
 /// (unknown keys, values out of range, names used twice, what cannot work together).
 [[nodiscard]] Result<PipelineConfig> read_pipeline_config(const std::string& path);
 
-/// The same from text; `file` is the name used in messages.
+/// The same from text that was read.
+[[nodiscard]] Result<PipelineConfig> parse_pipeline_config(const ConfigSource& source);
+/// The same; `file` is the name used in messages, `extends` names methods only.
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,
                                                            const std::string& file);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/self_draft/skip_search.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/skip_config.hpp"
 
@@ -14,13 +15,11 @@ namespace paceline {
 
 struct SearchConfig {
     int window = 32;
-    int bayes_every = 25;
-    int trials_max = 1000;
-    int tolerance = 300;
-    double matchness_stop = 0.95;
-    double acceptance_min = 0.7;
     double optimise_share = 0.01;
-    std::string state = {};
+    std::string state = {};  // a file; empty: none
+    /// Of the search. Layers, ratio and the layers that are kept are set by plan_search()
+    /// (launch/load/search_plan.hpp).
+    SkipSearchOptions options = {};
 };
 
 /// All but `optimise_share`, which [self_draft] has for another choice too.

@@ -40,15 +40,16 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
         {"choose", word(c.skip.choose, {"fixed", "programme", "search"}),
          "`skip`: what changes the set while decoding: nothing (`fixed`), CLaSp's dynamic "
          "`programme`, or SWIFT's `search`"},
-        {"gamma", number(c.gamma, 1, kGammaMax), "tokens of a chain, at most"},
-        {"confidence_min", number(c.confidence_min, 0, 1),
+        {"gamma", number(c.options.gamma, 1, kGammaMax), "tokens of a chain, at most"},
+        {"confidence_min", number(c.options.confidence_min, 0, 1),
          "a chain ends after a token less probable than this"},
-        {"reach_min", number(c.reach_min, 0, 1),
+        {"reach_min", number(c.options.reach_min, 0, 1),
          "a chain ends after a path less probable than this (AdaSPEED's product)"},
-        {"threshold_adapts", &c.threshold_adapts,
+        {"threshold_adapts", &c.options.threshold_adapts,
          "the threshold moves until `acceptance_target` of the drafted tokens are accepted "
          "(`reach_min` where it is 0.01 or more, else `confidence_min`)"},
-        {"acceptance_target", number(c.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
+        {"acceptance_target", number(c.options.acceptance_target, 0, 1),
+         "`threshold_adapts`: the target"},
         {"probe", &c.probe,
          "`exit`: the trained probe's score takes the place of a token's probability"},
         {"tree", word(c.tree, {"none", "paper", "code"}),
@@ -60,7 +61,8 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "`search`, `programme`: verdicts between two trials or programmes"},
         {"optimise_share", number(c.search.optimise_share, 0, 1),
          "`search`, `programme`: share of the time that they may take"},
-        {"auto_off", &c.auto_off, "decodes plainly while drafts cost more time than they save"},
+        {"auto_off", &c.options.auto_off,
+         "decodes plainly while drafts cost more time than they save"},
     };
     return joined({first, fields_of(c.skip), rest, fields_of(c.search), last});
 }
@@ -80,8 +82,8 @@ Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
         if (!changes && table.has(key))
             return table.error(key, "is for choose = \"search\" or \"programme\"");
     }
-    if (config.threshold_adapts) {
-        Status s = check_threshold(table, config.confidence_min, config.reach_min);
+    if (config.options.threshold_adapts) {
+        Status s = check_threshold(table, config.options.confidence_min, config.options.reach_min);
         if (!s.ok()) return s;
     }
     if (config.exit <= 0.0 || (config.exit > 1.0 && config.exit != std::floor(config.exit)))

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/self_draft/self_draft_options.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/search_config.hpp"
 #include "launch/config/skip_config.hpp"
@@ -25,22 +26,15 @@ struct SelfDraftConfig {
     SelfDraftSource source = SelfDraftSource::Exit;
     double exit = 0.2667;  // layers: whole, or a part of the depth below 1
     SelfDraftHead head = SelfDraftHead::LogitLens;
-    std::string heads_file = {};  // set by use_parts(); empty: there is none
-    int short_list = 0;           // token ids that the target's own head knows; 0: all
-
-    SkipConfig skip = {};
-
-    int gamma = 8;
-    float confidence_min = 0.0F;
-    float reach_min = 0.0F;
-    bool threshold_adapts = false;
-    double acceptance_target = 0.9;
+    int short_list = 0;  // token ids that the target's own head knows; 0: all
     bool probe = false;
-    std::string probe_file = {};  // set by use_parts()
     SelfDraftTree tree = SelfDraftTree::None;
 
+    SkipConfig skip = {};
     SearchConfig search = {};
-    bool auto_off = true;
+    /// Of the actor: gamma, the stop rules and auto_off. What depends on the target, and what `skip` and
+    /// `search` say, is set by plan_self_draft() (launch/load/self_draft_plan.hpp).
+    SelfDraftOptions options = {};
 
     /// Layers of the exit in a target of `of` layers: at least one, not all.
     [[nodiscard]] int exit_of(int of) const;

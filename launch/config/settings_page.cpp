@@ -8,6 +8,15 @@
 namespace paceline {
 namespace {
 
+const std::string kExtendsSection =
+    "\n## `extends`\n\n"
+    "Before the first table: the name of a method, `extends = \"fold\"`, or a file relative to "
+    "this "
+    "one (its name has a dot or a slash). All settings are those of that file, except for the keys "
+    "given here. Tables are merged key by key; a list is replaced as a whole, so that `[[stage]]` "
+    "tables here take the place of all stages there. A key cannot be removed: give it its "
+    "default.\n";
+
 /// A section of the page; defaults are those of a default-constructed `Config`.
 template <class Config>
 std::string section(const std::string& title, const std::string& purpose) {
@@ -25,7 +34,7 @@ std::string section(const std::string& title, const std::string& purpose) {
 }  // namespace
 
 std::string settings_text() {
-    return section<PipelineConfig>("[pipeline]", "The pipeline as a whole.") +
+    return kExtendsSection + section<PipelineConfig>("[pipeline]", "The pipeline as a whole.") +
            section<StageConfig>(
                "[[stage]]",
                "A stage of the pipeline; segments in the order of their layers. At "

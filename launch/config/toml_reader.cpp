@@ -63,15 +63,39 @@ TomlNumber number_of(const toml::node& node) {
 
 }  // namespace
 
-TomlTable::TomlTable(NodePointer node, std::string file, std::string where)
-    : node_{std::move(node)}, file_{std::move(file)}, where_{std::move(where)} {}
+TomlTable::TomlTable(std::vector<Layer> layers, std::string where)
+    : layers_{std::move(layers)}, where_{std::move(where)} {}
+
+TomlTable TomlTable::over(const TomlTable& base) const {
+    TomlTable both = *this;
+    both.layers_.insert(both.layers_.end(), base.layers_.begin(), base.layers_.end());
+    return both;
+}
+
+const TomlTable::Layer& TomlTable::layer_of(std::string_view key) const {
+    const auto found = std::find_if(layers_.begin(), layers_.end(), [&](const Layer& layer) {
+        return as_table(layer.node).contains(key);
+    });
+    return found == layers_.end() ? layers_.front() : *found;
+}
 
 bool TomlTable::has(std::string_view key) const {
-    return as_table(node_).contains(key);
+    return as_table(layer_of(key).node).contains(key);
+}
+
+std::string TomlTable::text(std::string_view key) const {
+    const toml::node* node = as_table(layer_of(key).node).get(key);
+    if (node == nullptr) return {};
+    constexpr auto kFlags = toml::toml_formatter::default_flags &
+                            ~toml::format_flags::allow_literal_strings &
+                            ~toml::format_flags::allow_multi_line_strings;
+    std::ostringstream text;
+    node->visit([&](const auto& n) { text << toml::toml_formatter{n, kFlags}; });
+    return text.str();
 }
 
 TomlValue TomlTable::value(std::string_view key) const {
-    const toml::node* node = as_table(node_).get(key);
+    const toml::node* node = as_table(layer_of(key).node).get(key);
     if (node == nullptr) return {};
     if (const toml::value<bool>* flag = node->as_boolean()) return flag->get();
     if (const toml::value<std::string>* text = node->as_string()) return text->get();
@@ -86,10 +110,11 @@ TomlValue TomlTable::value(std::string_view key) const {
     return list;
 }
 
-Error TomlTable::error(std::string_view key, const std::string& what) const {
-    const toml::node* node = as_table(node_).get(key);
-    const toml::source_region& place = node != nullptr ? node->source() : as_table(node_).source();
-    std::string text = file_;
+Error TomlTable::error(const Layer& layer, std::string_view key, const std::string& what) const {
+    const toml::table& table = as_table(layer.node);
+    const toml::node* node = table.get(key);
+    const toml::source_region& place = node != nullptr ? node->source() : table.source();
+    std::string text = layer.file;
     if (place.begin.line > 0) text += fmt::format(":{}", place.begin.line);
     text += ": ";
     if (!where_.empty()) text += where_ + " ";
@@ -99,34 +124,48 @@ Error TomlTable::error(std::string_view key, const std::string& what) const {
     return Error{Errc::BadArgument, text + " " + what};
 }
 
+Error TomlTable::error(std::string_view key, const std::string& what) const {
+    return error(layer_of(key), key, what);
+}
+
 Status TomlTable::allow_only(std::span<const std::string_view> known) const {
-    for (const auto& [key, node] : as_table(node_)) {
-        const std::string_view name = key.str();
-        if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-        return error(name, "is not a known key" + known_text(name, known));
+    for (const Layer& layer : layers_) {
+        for (const auto& [key, node] : as_table(layer.node)) {
+            const std::string_view name = key.str();
+            if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+            return error(layer, name, "is not a known key" + known_text(name, known));
+        }
     }
     return {};
 }
 
 Result<TomlTable> TomlTable::table(std::string_view key) const {
-    const toml::table* table = as_table(node_).get_as<toml::table>(key);
     const std::string title = "[" + std::string{key} + "]";
-    if (table == nullptr) return error(key, "must be a table: " + title);
-    return TomlTable{as_node(node_, *table), file_, title};
+    std::vector<Layer> found;
+    for (const Layer& layer : layers_) {
+        const toml::table& parent = as_table(layer.node);
+        if (!parent.contains(key)) continue;
+        const toml::table* table = parent.get_as<toml::table>(key);
+        if (table == nullptr) return error(layer, key, "must be a table: " + title);
+        found.push_back({as_node(layer.node, *table), layer.file});
+    }
+    if (found.empty()) return error(key, "must be a table: " + title);
+    return TomlTable{std::move(found), title};
 }
 
 Result<std::vector<TomlTable>> TomlTable::tables(std::string_view key) const {
     std::vector<TomlTable> found;
-    const toml::node* node = as_table(node_).get(key);
+    const Layer& layer = layer_of(key);
+    const toml::node* node = as_table(layer.node).get(key);
     if (node == nullptr) return found;
     const toml::array* array = node->as_array();
     const std::string title = "[[" + std::string{key} + "]]";
-    if (array == nullptr) return error(key, "must be a list of tables: " + title);
+    if (array == nullptr) return error(layer, key, "must be a list of tables: " + title);
     for (const toml::node& element : *array) {
         const toml::table* table = element.as_table();
-        if (table == nullptr) return error(key, "must be a list of tables: " + title);
+        if (table == nullptr) return error(layer, key, "must be a list of tables: " + title);
         const std::string name = (*table)["name"].value_or(std::string{});
-        found.emplace_back(as_node(node_, *table), file_,
+        found.emplace_back(std::vector{Layer{as_node(layer.node, *table), layer.file}},
                            name.empty() ? title : title + " " + quoted(name) + ":");
     }
     return found;
@@ -139,7 +178,7 @@ Result<TomlTable> parse_toml(std::string_view text, const std::string& file) {
                                  text.size(), kTomlBytesMax)};
     try {
         const auto root = std::make_shared<const toml::table>(toml::parse(text, file));
-        return TomlTable{as_node(root, *root), file, ""};
+        return TomlTable{{TomlTable::Layer{as_node(root, *root), file}}, ""};
     } catch (const toml::parse_error& wrong) {
         return Error{Errc::BadArgument, fmt::format("{}:{}: {}", file, wrong.source().begin.line,
                                                     wrong.description())};

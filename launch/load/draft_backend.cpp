@@ -68,6 +68,7 @@ std::vector<TokenId> short_list(int count, int vocab_size) {
 }
 
 Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
+                                        const PartFiles& files,
                                         const ModelFile& target,
                                         const CpuOptions& target_options) {
     PACE_CHECK(draft.computes(), "a draft that has a model");
@@ -77,12 +78,12 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options.adapter.reset();
     HeadSpec head;
     if (draft.model == DraftModelKind::File) {
-        if (Status s = open_draft_model(draft.model_file, target, plan); !s) return s.error();
-        use_named_copy(*plan.own, name(target_options.dtype), draft.copy);
+        if (Status s = open_draft_model(files.draft, target, plan); !s) return s.error();
+        use_named_copy(*plan.own, name(target_options.dtype), files.draft_copy);
     }
     if (draft.model == DraftModelKind::Trained) {
-        PACE_CHECK(!draft.model_file.empty(), "use_parts() has found the draft's part");
-        Result<DraftPart> part = open_draft_part(draft.model_file, target);
+        PACE_CHECK(!files.draft.empty(), "use_parts() has found the draft's part");
+        Result<DraftPart> part = open_draft_part(files.draft, target);
         if (!part) return part.error();
         plan.own = std::move(part.value().file);
         head = {.transform = std::move(part.value().transform),
@@ -121,16 +122,18 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     return plan;
 }
 
-Status keep_draft_copy(std::optional<DraftConfig>& draft,
+Status keep_draft_copy(ResolvedConfig& pipeline,
                        const ModelFile& target,
                        const ModelOptions& options,
                        const Environment& environment,
                        OpenTold told) {
+    const std::optional<DraftConfig>& draft = pipeline.config.draft;
     if (!draft || draft->model != DraftModelKind::File || is_synthetic(target)) return {};
+    PartFiles& files = pipeline.parts.files;
     DraftBackend plan;
-    if (Status s = open_draft_model(draft->model_file, target, plan); !s) return s;
+    if (Status s = open_draft_model(files.draft, target, plan); !s) return s;
     take_packed_copy(*plan.own, options, environment, told);
-    draft->copy = plan.own->copy_path();
+    files.draft_copy = plan.own->copy_path();
     return {};
 }
 

@@ -15,6 +15,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/config/draft_config.hpp"
 #include "launch/load/load_model.hpp"
+#include "launch/load/used_parts.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/skip_set.hpp"
 #include "model/weights/model_file.hpp"
@@ -41,16 +42,17 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
 /// Of a target that is a shape (--random), the draft's model is one too: a name, or a file of one.
-/// Preconditions: draft.computes(); use_parts() has resolved where a trained draft comes from.
+/// Preconditions: draft.computes(); use_parts() has found `files`.
 /// Errors: those of ModelFile::open(), shared_vocabulary(), open_draft_part() and plan_search().
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
+                                                      const PartFiles& files,
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);
 
-/// Sets draft->copy, where the draft's model is a folder and `options`, the target's, ask for packed copies: the copy
-/// is made here, before the stages start. A LoRA of the target is none of the draft.
-/// Precondition: use_parts() has found the file. Errors: those of ModelFile::open() and shared_vocabulary().
-[[nodiscard]] Status keep_draft_copy(std::optional<DraftConfig>& draft,
+/// Sets the draft's copy, where its model is a folder and `options`, the target's, ask for packed copies: the
+/// copy is made here, before the stages start. A LoRA of the target is none of the draft.
+/// Errors: those of ModelFile::open() and shared_vocabulary().
+[[nodiscard]] Status keep_draft_copy(ResolvedConfig& pipeline,
                                      const ModelFile& target,
                                      const ModelOptions& options,
                                      const Environment& environment,

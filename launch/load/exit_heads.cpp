@@ -63,32 +63,20 @@ void choose_head(const ExitConfig& exit,
     }
 }
 
-void set_uses(const ExitConfig& exit,
-              const std::vector<StageId>& candidates_to,
-              ExitOptions& options) {
-    options.sends_candidates = exit.sends_candidates;
-    options.top = static_cast<std::uint32_t>(exit.top);
-    if (exit.sends_candidates) options.candidates_to = candidates_to;
-    options.lockstep = exit.lockstep;
-    options.proposes = exit.proposes;
-    options.gate = static_cast<float>(exit.gate);
-    options.early_max = static_cast<std::uint32_t>(exit.early_max);
-    options.defers = exit.defers;
-    options.defer_limit = exit.defer_limit;
-}
-
 }  // namespace
 
-Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& target) {
+Result<ExitParts> open_exit_parts(const ExitConfig& exit,
+                                  const PartFiles& files,
+                                  const ModelFile& target) {
     ExitParts parts;
     const bool wants_heads = exit.head == ExitHead::Trained || exit.head == ExitHead::Adapter;
-    if (!exit.heads_file.empty() && (wants_heads || exit.ahead > 0)) {
-        Result<HeadsPart> heads = open_heads_part(exit.heads_file, target);
+    if (!files.heads.empty() && (wants_heads || exit.ahead > 0)) {
+        Result<HeadsPart> heads = open_heads_part(files.heads, target);
         if (!heads) return heads.error();
         parts.heads = std::move(heads).value();
     }
-    if (!exit.adapter_file.empty() && exit.head == ExitHead::Adapter) {
-        Result<AdapterPart> adapter = open_adapter_part(exit.adapter_file, target);
+    if (!files.adapter.empty() && exit.head == ExitHead::Adapter) {
+        Result<AdapterPart> adapter = open_adapter_part(files.adapter, target);
         if (!adapter) return adapter.error();
         parts.adapter = std::move(adapter).value();
     }
@@ -108,11 +96,13 @@ ExitHeads exit_heads(const ExitConfig& exit,
     ExitHeads out;
     const bool looks_ahead = place.last && exit.ahead > 0;
     if (!place.at_exit && !looks_ahead) return out;
-    out.options.emplace();
-    out.options->always_on = exit.always_on;
     if (place.at_exit) {
+        out.options = exit.options;
+        if (exit.options.sends_candidates) out.options->candidates_to = candidates_to;
         choose_head(exit, model, parts, place.last_layer, out);
-        set_uses(exit, candidates_to, *out.options);
+    } else {
+        out.options =
+            ExitOptions{.ahead_top = exit.options.ahead_top, .always_on = exit.options.always_on};
     }
     if (!looks_ahead) return out;
     const bool noise = exit.head == ExitHead::Random || !parts.heads;
@@ -127,7 +117,6 @@ ExitHeads exit_heads(const ExitConfig& exit,
         out.heads.push_back({.transform = random_transform(model.dim, seed),
                              .tokens = short_list(exit.short_list, model.vocab_size)});
     }
-    out.options->ahead_top = static_cast<std::uint32_t>(exit.ahead_top);
     return out;
 }
 

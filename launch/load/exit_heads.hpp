@@ -12,6 +12,7 @@
 #include "actors/segment/exit_options.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/exit_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/config.hpp"
@@ -25,9 +26,10 @@ struct ExitParts {
     std::optional<AdapterPart> adapter = {};
 };
 
-/// Reads the files that `exit` needs. Errors: those of open_heads_part() and
-/// open_adapter_part().
-[[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit, const ModelFile& target);
+/// Reads those of `files` that `exit` needs. Errors: those of open_heads_part() and open_adapter_part().
+[[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit,
+                                                const PartFiles& files,
+                                                const ModelFile& target);
 
 /// The head after layer `layer`: the one that `exit` asks for if the parts have it for that layer.
 [[nodiscard]] ExitHead head_behind(int layer, const ExitConfig& exit, const ExitParts& parts);

@@ -75,18 +75,14 @@ Result<SearchTrialOptions> plan_search(const SkipConfig& skip,
                                        const SearchConfig& search,
                                        int layers,
                                        std::string_view table) {
-    SearchTrialOptions options{.search = {.layers = layers,
-                                          .ratio = skip.ratio,
-                                          .keep_first = skip.keep_first,
-                                          .keep_last = skip.keep_last,
-                                          .bayes_every = search.bayes_every,
-                                          .trials_max = search.trials_max,
-                                          .tolerance = search.tolerance,
-                                          .matchness_stop = search.matchness_stop,
-                                          .acceptance_min = search.acceptance_min},
+    SearchTrialOptions options{.search = search.options,
                                .window = search.window,
                                .interval = skip.interval,
                                .optimise_share = search.optimise_share};
+    options.search.layers = layers;
+    options.search.ratio = skip.ratio;
+    options.search.keep_first = skip.keep_first;
+    options.search.keep_last = skip.keep_last;
     if (!SkipSearch{options.search}.has_choice()) {
         const int open = std::max(layers - skip.keep_first - skip.keep_last, 0);
         return Error{

@@ -29,13 +29,13 @@ int layers_skipped(const SkipConfig& skip, int layers) {
 }
 
 /// The head that was trained for the exit, or the exit that the target was trained for.
-Status plan_head(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
-    if (config.heads_file.empty()) {
+Status plan_head(const PartFiles& files, const ModelFile& target, SelfDraftPlan& plan) {
+    if (files.heads.empty()) {
         const MergedLora* lora = target.lora();
         if (lora != nullptr && lora->exit > 0) plan.options.exit = lora->exit;
         return {};
     }
-    Result<HeadsPart> part = open_heads_part(config.heads_file, target);
+    Result<HeadsPart> part = open_heads_part(files.heads, target);
     if (!part) return part.error();
     const auto found = part.value().exits.find(plan.options.exit);
     if (found == part.value().exits.end()) return {};
@@ -47,13 +47,13 @@ Status plan_head(const SelfDraftConfig& config, const ModelFile& target, SelfDra
     return {};
 }
 
-Status plan_probes(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
-    if (config.probe_file.empty()) {
+Status plan_probes(const PartFiles& files, const ModelFile& target, SelfDraftPlan& plan) {
+    if (files.probe.empty()) {
         return Error{Errc::BadArgument,
                      "[self_draft] probe = true: there is no probe for this target "
                      "(docs/trained-parts.md)"};
     }
-    Result<ProbePart> part = open_probe_part(config.probe_file, target);
+    Result<ProbePart> part = open_probe_part(files.probe, target);
     if (!part) return part.error();
     const ProbeHead head = plan.final_head ? ProbeHead::Lens : ProbeHead::Trained;
     const Probe* greedy = part.value().find(plan.options.exit, head, ProbeMode::Greedy);
@@ -62,13 +62,16 @@ Status plan_probes(const SelfDraftConfig& config, const ModelFile& target, SelfD
         return Error{Errc::BadArgument,
                      fmt::format("[self_draft] probe = true: {} has no probes of exit {} with the "
                                  "head \"{}\"",
-                                 config.probe_file, plan.options.exit, name_of(head))};
+                                 files.probe, plan.options.exit, name_of(head))};
     }
     plan.options.probes = DraftProbes{.greedy = *greedy, .sampled = *sampled};
     return {};
 }
 
-Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
+Status plan_exit(const SelfDraftConfig& config,
+                 const PartFiles& files,
+                 const ModelFile& target,
+                 SelfDraftPlan& plan) {
     const int layers = target.config().layers;
     if (config.exit >= layers) {
         return Error{Errc::BadArgument,
@@ -79,9 +82,9 @@ Status plan_exit(const SelfDraftConfig& config, const ModelFile& target, SelfDra
     plan.options.exit = config.exit_of(layers);
     plan.final_head = true;
     if (config.head == SelfDraftHead::Trained) {
-        if (Status trained = plan_head(config, target, plan); !trained) return trained;
+        if (Status trained = plan_head(files, target, plan); !trained) return trained;
     }
-    return config.probe ? plan_probes(config, target, plan) : Status{};
+    return config.probe ? plan_probes(files, target, plan) : Status{};
 }
 
 Status plan_skip(const SelfDraftConfig& config, const ModelFile& target, SelfDraftPlan& plan) {
@@ -121,19 +124,14 @@ void plan_short_list(const SelfDraftConfig& config, const ModelFile& target, Sel
 
 }  // namespace
 
-Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config, const ModelFile& target) {
-    SelfDraftPlan plan;
-    SelfDraftOptions& options = plan.options;
-    options.gamma = config.gamma;
-    options.confidence_min = config.confidence_min;
-    options.reach_min = config.reach_min;
-    options.threshold_adapts = config.threshold_adapts;
-    options.acceptance_target = config.acceptance_target;
-    options.auto_off = config.auto_off;
-    Status planned = config.source == SelfDraftSource::Exit ? plan_exit(config, target, plan)
+Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
+                                      const PartFiles& files,
+                                      const ModelFile& target) {
+    SelfDraftPlan plan{.options = config.options};
+    Status planned = config.source == SelfDraftSource::Exit ? plan_exit(config, files, target, plan)
                                                             : plan_skip(config, target, plan);
     plan_short_list(config, target, plan);
-    if (planned.ok()) planned = validate(options, target.config().layers);
+    if (planned.ok()) planned = validate(plan.options, target.config().layers);
     if (!planned.ok()) return planned.error();
     return plan;
 }

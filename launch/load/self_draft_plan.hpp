@@ -1,7 +1,7 @@
 // SelfDraftPlan: from [self_draft] to the options of the first segment's SelfDraft and the heads that its
 // backend is given.
 //
-// Reads the files that the configuration names. One thread.
+// Reads files of trained parts, and the state that the configuration names. One thread.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "actors/self_draft/self_draft_options.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/self_draft_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "model/backend.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -24,6 +25,7 @@ struct SelfDraftPlan {
 /// Errors: BadFile or BadArgument, naming key and value: a part or a state that cannot be read, a state that
 /// cannot be written, an exit or a skip set with layers that the target has not, nothing left to skip.
 [[nodiscard]] Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
+                                                    const PartFiles& files,
                                                     const ModelFile& target);
 
 /// Errors: BadArgument for an exit after the first segment, which has so many layers.

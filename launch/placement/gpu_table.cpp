@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <map>
 
-#include "launch/placement/pretrained.hpp"
 #include "model/weights/message_text.hpp"
 #include "runtime/parent/affinity.hpp"
 
@@ -101,8 +100,7 @@ std::string gpu_table(const GpuPlan& plan,
                     machine.name.empty() ? machine.source : machine.name,
                     machine.source == machine.name ? "" : " (" + machine.source + ")",
                     megabytes(kGpuContextBytes));
-    text += aligned(rows) + unused_text(request, left) + transports;
-    return visible_lines(text) + parts_text(plan.config, plan.placement);
+    return visible_lines(text + aligned(rows) + unused_text(request, left) + transports);
 }
 
 }  // namespace paceline

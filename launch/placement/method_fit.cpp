@@ -11,10 +11,13 @@ struct Seen {
     bool missing = false;
 };
 
-void see_exits(const ExitConfig& exit, const Placement& placement, Seen& seen) {
+void see_exits(const ExitConfig& exit,
+               const UsedParts& parts,
+               const Placement& placement,
+               Seen& seen) {
     const bool asks = exit.head == ExitHead::Trained || exit.head == ExitHead::Adapter;
     for (const StageId id : placement.exits()) {
-        const ExitHead head = exit.head_behind(placement.stage(id).layers.last);
+        const ExitHead head = parts.head_behind(placement.stage(id).layers.last, exit.head);
         if (head == ExitHead::Trained || head == ExitHead::Adapter) {
             seen.trained = true;
         } else if (asks) {
@@ -22,8 +25,8 @@ void see_exits(const ExitConfig& exit, const Placement& placement, Seen& seen) {
         }
     }
     if (exit.head == ExitHead::Random || exit.ahead == 0) return;
-    (exit.ahead_trained > 0 ? seen.trained : seen.missing) = true;
-    if (exit.ahead_trained < exit.ahead) seen.missing = true;
+    (parts.ahead_heads > 0 ? seen.trained : seen.missing) = true;
+    if (parts.ahead_heads < exit.ahead) seen.missing = true;
 }
 
 MethodFit fit_of(const Method& method, const ModelFile& file, const PartsSearch& search) {
@@ -34,28 +37,30 @@ MethodFit fit_of(const Method& method, const ModelFile& file, const PartsSearch&
     };
     Result<PipelineConfig> config = method_config(method.name);
     if (!config) return refuse(config.error());
-    if (Status s = use_parts(config.value(), search, file); !s) return refuse(s.error());
-    const Result<Placement> placement = place(config.value(), file.config().layers, {0});
+    const Result<ResolvedConfig> pipeline = use_parts(std::move(config).value(), search, file);
+    if (!pipeline) return refuse(pipeline.error());
+    const Result<Placement> placement = place(pipeline.value().config, file.config().layers, {0});
     if (!placement) return refuse(placement.error());
-    if (const auto sizes = StageSizes::open(file, ModelOptions{}, config.value(), 1); !sizes)
+    if (const auto sizes = StageSizes::open(file, ModelOptions{}, pipeline.value(), 1); !sizes)
         return refuse(sizes.error());
-    fit.parts = parts_use(config.value(), placement.value());
+    fit.parts = parts_use(pipeline.value(), placement.value());
     return fit;
 }
 
 }  // namespace
 
-PartsUse parts_use(const PipelineConfig& config, const Placement& placement) {
+PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
+    const auto& [config, parts] = pipeline;
     Seen seen;
     if (config.draft) {
-        seen.missing = config.draft->part_missing;
+        seen.missing = parts.draft_missing;
         seen.trained = config.draft->model == DraftModelKind::Trained;
     }
     if (config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
         config.self_draft->head == SelfDraftHead::Trained) {
-        (config.self_draft->heads_file.empty() ? seen.missing : seen.trained) = true;
+        (parts.files.heads.empty() ? seen.missing : seen.trained) = true;
     }
-    if (config.exit) see_exits(*config.exit, placement, seen);
+    if (config.exit) see_exits(*config.exit, parts, placement, seen);
     if (seen.missing) return PartsUse::StandIns;
     return seen.trained ? PartsUse::Trained : PartsUse::None;
 }

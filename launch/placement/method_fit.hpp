@@ -28,8 +28,7 @@ struct MethodFit {
     std::string refusal = {};  // why it cannot decode this model; empty: it can
 };
 
-/// The parts of a configuration that use_parts() has resolved.
-[[nodiscard]] PartsUse parts_use(const PipelineConfig& config, const Placement& placement);
+[[nodiscard]] PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement);
 
 /// Of every method of methods(), in their order.
 [[nodiscard]] std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search);

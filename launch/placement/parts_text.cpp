@@ -15,12 +15,12 @@ std::string joined(const std::vector<int>& layers) {
     return text;
 }
 
-std::string draft_text(const DraftConfig& draft) {
+std::string draft_text(const DraftConfig& draft, const UsedParts& parts) {
     if (draft.model == DraftModelKind::Trained) {
-        return fmt::format("trained draft: {} layers, a head of {} tokens, {}\n", draft.part_layers,
-                           draft.part_tokens, draft.model_file);
+        return fmt::format("trained draft: {} layers, a head of {} tokens, {}\n",
+                           parts.draft_layers, parts.draft_tokens, parts.files.draft);
     }
-    const std::string missing = draft.part_missing ? "no trained draft for this model: " : "";
+    const std::string missing = parts.draft_missing ? "no trained draft for this model: " : "";
     if (draft.skips()) {
         const bool first = draft.model == DraftModelKind::FirstLayers;
         const std::string own =
@@ -35,13 +35,13 @@ std::string draft_text(const DraftConfig& draft) {
     return "the draft is prompt lookup, without a model (--draft-model FILE gives it one)\n";
 }
 
-std::string exits_text(const ExitConfig& exit, const Placement& placement) {
+std::string exits_text(const ExitConfig& exit, const UsedParts& parts, const Placement& placement) {
     std::vector<int> adapters;
     std::vector<int> heads;
     std::vector<int> others;
     for (const StageId id : placement.exits()) {
         const int layer = placement.stage(id).layers.last;
-        const ExitHead head = exit.head_behind(layer);
+        const ExitHead head = parts.head_behind(layer, exit.head);
         if (head == ExitHead::Adapter) {
             adapters.push_back(layer);
         } else if (head == ExitHead::Trained) {
@@ -52,11 +52,11 @@ std::string exits_text(const ExitConfig& exit, const Placement& placement) {
     }
     std::string text;
     if (!adapters.empty()) {
-        text += "trained adapter: exit after layer " + joined(adapters) + ", " + exit.adapter_file +
-                "\n";
+        text += "trained adapter: exit after layer " + joined(adapters) + ", " +
+                parts.files.adapter + "\n";
     }
     if (!heads.empty())
-        text += "trained exit head: after layer " + joined(heads) + ", " + exit.heads_file + "\n";
+        text += "trained exit head: after layer " + joined(heads) + ", " + parts.files.heads + "\n";
     if (others.empty()) return text;
     if (exit.head == ExitHead::Random)
         return text + "the exit is a random head, which is right by chance only\n";
@@ -67,12 +67,11 @@ std::string exits_text(const ExitConfig& exit, const Placement& placement) {
            ": the target's own head as a logit lens; slower than with one\n";
 }
 
-std::string ahead_text(const ExitConfig& exit) {
-    const int trained =
-        exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, exit.ahead_trained);
+std::string ahead_text(const ExitConfig& exit, const UsedParts& parts) {
+    const int trained = exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, parts.ahead_heads);
     std::string text;
     if (trained > 0)
-        text += fmt::format("trained look-ahead heads: {}, {}\n", trained, exit.heads_file);
+        text += fmt::format("trained look-ahead heads: {}, {}\n", trained, parts.files.heads);
     if (trained < exit.ahead) {
         text += "no trained look-ahead heads for this model" +
                 (trained > 0 ? fmt::format(" beyond {}", trained) : std::string{}) +
@@ -83,13 +82,15 @@ std::string ahead_text(const ExitConfig& exit) {
 
 }  // namespace
 
-std::string parts_text(const PipelineConfig& config, const Placement& placement) {
+std::string parts_text(const ResolvedConfig& pipeline, const Placement& placement) {
+    const auto& [config, parts] = pipeline;
     std::string text;
-    if (config.draft) text += draft_text(*config.draft);
-    if (config.exit) text += exits_text(*config.exit, placement) + ahead_text(*config.exit);
+    if (config.draft) text += draft_text(*config.draft, parts);
+    if (config.exit)
+        text += exits_text(*config.exit, parts, placement) + ahead_text(*config.exit, parts);
     if (config.acceptance == AcceptanceRule::Unverified)
         text += "candidates are not verified: the text is not the target's (acceptance.rule)\n";
-    for (const std::string& why : config.parts_omitted)
+    for (const std::string& why : parts.omitted)
         text += "left out: " + visible(why, kLineShownBytesMax) + "\n";
     return visible_lines(text);  // paths are in it
 }

@@ -119,7 +119,8 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         }
     }
     for (const StageId exit : placement.exits()) {
-        if (config.exit && config.exit->proposes && exit != first) add({.from = exit, .to = first});
+        if (config.exit && config.exit->options.proposes && exit != first)
+            add({.from = exit, .to = first});
     }
     // Heads that look ahead propose from the verifier.
     if (config.exit && config.exit->ahead > 0 && verifier != first)
@@ -165,18 +166,19 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
 StageAssignment assignment_of(const PlacedProcess& process,
                               const Placement& placement,
                               const PipelineConfig& config,
-                              const SharedOrders& orders) {
+                              const CommonAssignment& common) {
     StageAssignment assignment;
-    assignment.model = orders.model;
+    assignment.model = common.model;
+    assignment.parts = common.parts;
     for (const StageId id : process.stages) {
         const PlacedStage& stage = placement.stage(id);
-        assignment.duties.push_back(
+        assignment.stages.push_back(
             {stage.id, stage.role, stage.layers, stage.exit, stage.device, stage.rows_max});
     }
     assignment.cores = process.cores;
     assignment.threads = process.threads;
-    assignment.usable_cores = process.may_spin ? orders.usable_cores : 0;
-    assignment.kv_slots = orders.kv_slots;
+    assignment.usable_cores = process.may_spin ? common.usable_cores : 0;
+    assignment.kv_slots = common.kv_slots;
     assignment.segments = placement.segments();
     assignment.draft_stage = placement.draft().value_or(StageId{0}).value;
     assignment.correct_stage = placement.correct().value_or(StageId{0}).value;
@@ -187,26 +189,26 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.draft = config.draft.value_or(DraftConfig{});
     assignment.exit = config.exit;
     assignment.self_draft = config.self_draft;
-    assignment.verbose = orders.verbose;
+    assignment.verbose = common.verbose;
     assignment.tensors_on_device =
-        std::any_of(orders.edges.begin(), orders.edges.end(), [&](const EdgeSpec& edge) {
+        std::any_of(common.edges.begin(), common.edges.end(), [&](const EdgeSpec& edge) {
             return edge.transport != Transport::Host &&
                    (process.hosts(edge.from) || process.hosts(edge.to));
         });
     return assignment;
 }
 
-std::vector<ChildSpec> children_of(const Placement& placement,
-                                   const PipelineConfig& config,
-                                   const SharedOrders& orders) {
-    std::vector<ChildSpec> children;
+std::vector<ProcessSpec> children_of(const Placement& placement,
+                                     const PipelineConfig& config,
+                                     const CommonAssignment& common) {
+    std::vector<ProcessSpec> children;
     for (const PlacedProcess& process : placement.processes) {
         children.push_back({.id = process.id(),
+                            .actors = process.stages,
                             .name = process.name,
                             .cores = process.cores,
-                            .payload = encode(assignment_of(process, placement, config, orders)),
-                            .on_death = process.on_death,
-                            .actors = process.stages});
+                            .payload = encode(assignment_of(process, placement, config, common)),
+                            .on_death = process.on_death});
     }
     return children;
 }

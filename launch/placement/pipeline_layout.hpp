@@ -11,6 +11,7 @@
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/placement.hpp"
 #include "launch/placement/stage_assignment.hpp"
@@ -42,8 +43,9 @@ struct EdgeSizes {
                                            const SupervisionConfig& supervision);
 
 /// The part of an assignment that is equal for all processes of a pipeline.
-struct SharedOrders {
+struct CommonAssignment {
     ModelOptions model = {};  // names the file as the stages shall open it
+    PartFiles parts = {};
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
     bool verbose = false;
@@ -53,11 +55,11 @@ struct SharedOrders {
 [[nodiscard]] StageAssignment assignment_of(const PlacedProcess& process,
                                             const Placement& placement,
                                             const PipelineConfig& config,
-                                            const SharedOrders& orders);
+                                            const CommonAssignment& common);
 /// One per process, in their order.
-[[nodiscard]] std::vector<ChildSpec> children_of(const Placement& placement,
-                                                 const PipelineConfig& config,
-                                                 const SharedOrders& orders);
+[[nodiscard]] std::vector<ProcessSpec> children_of(const Placement& placement,
+                                                   const PipelineConfig& config,
+                                                   const CommonAssignment& common);
 /// What [supervision] means to the supervisor; its callbacks are the caller's.
 [[nodiscard]] SupervisorOptions supervisor_options(const SupervisionConfig& supervision);
 

@@ -144,7 +144,7 @@ Result<CoreDemand> demand_of(const PipelineConfig& config,
 /// Whether segments run at the same time: there are batches beside the one that holds the root.
 bool segments_overlap(const PipelineConfig& config) {
     const bool candidates =
-        config.draft || (config.exit && (config.exit->proposes || config.exit->ahead > 0));
+        config.draft || (config.exit && (config.exit->options.proposes || config.exit->ahead > 0));
     return candidates && dispatch_options(config).batches_in_flight_max > 1;
 }
 

@@ -102,22 +102,28 @@ const std::string& draft_file(DraftSize size, const FoundParts& found) {
     return !wanted.empty() ? wanted : small ? found.draft_deep : found.draft_small;
 }
 
-Status resolve_draft(DraftConfig& draft, const FoundParts& found, const ModelFile& target) {
-    if (draft.model != DraftModelKind::Trained) return {};
-    if (draft.model_file.empty()) draft.model_file = draft_file(draft.size, found);
-    if (draft.model_file.empty()) {
+Status resolve_draft(ResolvedConfig& resolved,
+                     const FoundParts& found,
+                     bool use_named,
+                     const ModelFile& target) {
+    DraftConfig& draft = *resolved.config.draft;
+    UsedParts& parts = resolved.parts;
+    const bool named = use_named && !draft.model_file.empty();
+    parts.files.draft = named ? draft.model_file : draft_file(draft.size, found);
+    if (parts.files.draft.empty()) {
         draft.use_stand_in();
-        draft.part_missing = true;
+        parts.draft_missing = true;
         return {};
     }
-    const Result<DraftPart> part = open_draft_part(draft.model_file, target);
+    const Result<DraftPart> part = open_draft_part(parts.files.draft, target);
     if (!part) return part.error();
-    draft.part_tokens = static_cast<int>(part.value().tokens.size());
-    draft.part_layers = part.value().file.config().layers;
+    parts.draft_tokens = static_cast<int>(part.value().tokens.size());
+    parts.draft_layers = part.value().file.config().layers;
     return {};
 }
 
-Status name_exit_part(ExitConfig& exit, const std::string& file) {
+/// `part` of [exit].
+Status use_named_part(const ExitConfig& exit, const std::string& file, PartFiles& files) {
     const Result<PartCard> card = open_card(exit.part);
     if (!card) return card.error();
     const bool adapter = exit.head == ExitHead::Adapter;
@@ -127,31 +133,33 @@ Status name_exit_part(ExitConfig& exit, const std::string& file) {
                                             "\" is a part \"" + name_of(card.value().kind) +
                                             "\", wanted is \"" + name_of(wanted) + "\""};
     }
-    (adapter ? exit.adapter_file : exit.heads_file) = exit.part;
+    (adapter ? files.adapter : files.heads) = exit.part;
     return {};
 }
 
-Status resolve_exit(ExitConfig& exit,
-                    const std::string& file,
+Status resolve_exit(ResolvedConfig& resolved,
                     const FoundParts& found,
+                    bool use_named,
                     const ModelFile& target) {
-    exit.heads_file = found.heads;
-    exit.adapter_file = found.adapter;
-    if (!exit.part.empty()) {
-        if (Status s = name_exit_part(exit, file); !s) return s;
+    const ExitConfig& exit = *resolved.config.exit;
+    UsedParts& used = resolved.parts;
+    used.files.heads = found.heads;
+    used.files.adapter = found.adapter;
+    if (use_named && !exit.part.empty()) {
+        if (Status s = use_named_part(exit, resolved.config.file, used.files); !s) return s;
     }
-    const Result<ExitParts> parts = open_exit_parts(exit, target);
+    const Result<ExitParts> parts = open_exit_parts(exit, used.files, target);
     if (!parts) return parts.error();
     if (parts.value().heads) {
         for (const auto& [layer, transform] : parts.value().heads->exits)
-            exit.head_layers.push_back(layer);
-        exit.ahead_trained = static_cast<int>(parts.value().heads->ahead.size());
-        exit.part_tokens = static_cast<int>(parts.value().heads->tokens.size());
+            used.head_layers.push_back(layer);
+        used.ahead_heads = static_cast<int>(parts.value().heads->ahead.size());
+        used.exit_tokens = static_cast<int>(parts.value().heads->tokens.size());
     }
     if (!parts.value().adapter) return {};
     for (const auto& [layer, spec] : parts.value().adapter->adapters) {
-        exit.adapter_layers.push_back(layer);
-        exit.part_tokens = static_cast<int>(spec.tokens.size());
+        used.adapter_layers.push_back(layer);
+        used.exit_tokens = static_cast<int>(spec.tokens.size());
     }
     return {};
 }
@@ -160,9 +168,9 @@ bool exits_early(const PipelineConfig& config) {
     return config.self_draft && config.self_draft->source == SelfDraftSource::Exit;
 }
 
-void resolve_self_draft(SelfDraftConfig& self, const FoundParts& found) {
-    if (self.head == SelfDraftHead::Trained) self.heads_file = found.heads;
-    if (self.probe) self.probe_file = found.probe;
+void resolve_self_draft(const SelfDraftConfig& self, const FoundParts& found, PartFiles& files) {
+    if (self.head == SelfDraftHead::Trained) files.heads = found.heads;
+    if (self.probe) files.probe = found.probe;
 }
 
 }  // namespace
@@ -183,33 +191,36 @@ Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target
     return found;
 }
 
-Status use_parts(PipelineConfig& config, const PartsSearch& search, const ModelFile& target) {
-    if (config.draft && config.draft->model == DraftModelKind::File) {
-        Result<std::string> path = find_model(config.draft->model_file, search.hub_cache);
+Result<ResolvedConfig> use_parts(PipelineConfig config,
+                                 const PartsSearch& search,
+                                 const ModelFile& target) {
+    ResolvedConfig resolved{.config = std::move(config)};
+    const PipelineConfig& written = resolved.config;
+    UsedParts& parts = resolved.parts;
+    if (written.draft && written.draft->model == DraftModelKind::File) {
+        Result<std::string> path = find_model(written.draft->model_file, search.hub_cache);
         if (!path) return path.error();
-        config.draft->model_file = std::move(path).value();
+        parts.files.draft = std::move(path).value();
     }
-    if (search.option == kNoParts) {
-        if (config.draft && config.draft->model == DraftModelKind::Trained)
-            config.draft->model_file.clear();
-        if (config.exit) config.exit->part.clear();
-    }
-    const bool trained = config.draft && config.draft->model == DraftModelKind::Trained;
-    if (!trained && !config.exit && !exits_early(config)) {
-        if (!search.option.empty() && search.option != kNoParts) {
-            config.parts_omitted.push_back("--parts " + search.option + ": " + config.file +
-                                           " has neither a trained draft nor an exit");
+    const bool use_named = search.option != kNoParts;
+    const bool trained = written.draft && written.draft->model == DraftModelKind::Trained;
+    if (!trained && !written.exit && !exits_early(written)) {
+        if (!search.option.empty() && use_named) {
+            parts.omitted.push_back("--parts " + search.option + ": " + written.file +
+                                    " has neither a trained draft nor an exit");
         }
-        return {};
+        return resolved;
     }
     Result<FoundParts> found = find_parts(search, target);
     if (!found) return found.error();
-    config.parts_omitted = std::move(found.value().omitted);
-    if (config.draft) {
-        if (Status s = resolve_draft(*config.draft, found.value(), target); !s) return s;
-    }
-    if (exits_early(config)) resolve_self_draft(*config.self_draft, found.value());
-    return config.exit ? resolve_exit(*config.exit, config.file, found.value(), target) : Status{};
+    parts.omitted = std::move(found.value().omitted);
+    Status s;
+    if (trained) s = resolve_draft(resolved, found.value(), use_named, target);
+    if (s.ok() && exits_early(written))
+        resolve_self_draft(*written.self_draft, found.value(), parts.files);
+    if (s.ok() && written.exit) s = resolve_exit(resolved, found.value(), use_named, target);
+    if (!s.ok()) return s.error();
+    return resolved;
 }
 
 }  // namespace paceline

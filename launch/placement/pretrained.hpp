@@ -1,5 +1,4 @@
-// Pretrained: finds the trained parts of a target (docs/trained-parts.md) and writes them into a
-// configuration, which then has the files or the stand-ins.
+// Pretrained: finds the trained parts of a target (docs/trained-parts.md) that a configuration asks for.
 //
 // Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
 // the files is the target's, so it need not be named. Searched, the first that has a part wins:
@@ -20,6 +19,7 @@
 #include "ipc/base/result.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/parts_search.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/placement/placement.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -42,15 +42,15 @@ struct FoundParts {
 /// BadArgument with both fingerprints if one is another target's.
 [[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
 
-/// Resolves [draft], [self_draft] and [exit]: where a trained part is asked for, its file is named, or the stand-in
-/// takes its place; a draft model that is named owner/name becomes its folder. Errors: those of find_parts()
-/// and find_model(), and of reading a part that is used or named.
-[[nodiscard]] Status use_parts(PipelineConfig& config,
-                               const PartsSearch& search,
-                               const ModelFile& target);
+/// `config` for this target: where a trained part is asked for, its file is found, or the stand-in takes its
+/// place; of a draft model that is named owner/name its folder is found. Errors: those of find_parts() and
+/// find_model(), and of reading a part that is used or named.
+[[nodiscard]] Result<ResolvedConfig> use_parts(PipelineConfig config,
+                                               const PartsSearch& search,
+                                               const ModelFile& target);
 
-/// Which parts and stand-ins a resolved configuration uses, a line for each;
-/// empty if nothing in it is or could be trained.
-[[nodiscard]] std::string parts_text(const PipelineConfig& config, const Placement& placement);
+/// Which parts and stand-ins a configuration uses, a line for each; empty if nothing in it is or could be
+/// trained.
+[[nodiscard]] std::string parts_text(const ResolvedConfig& pipeline, const Placement& placement);
 
 }  // namespace paceline

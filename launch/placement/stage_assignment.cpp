@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
 constexpr int kCoresMax = 1024;
-constexpr std::size_t kDutyBytesMin = 5 * sizeof(double) + 2;
+constexpr std::size_t kStageBytesMin = 5 * sizeof(double) + 2;
 constexpr int kNoGpu = -1;
 constexpr double kStagesMax = kSegmentsMax + 2;  // draft and correct beside the segments
 
@@ -64,16 +64,16 @@ void transfer(Archive& archive, const std::vector<Field>& fields) {
 }  // namespace
 
 template <class Archive>
-void serialize(Archive& archive, StageDuty& duty) {
-    int gpu = duty.device.gpu.value_or(kNoGpu);
-    transfer(archive, {{"id", number(duty.id.value, 1, kStagesMax)},
-                       {"role", word(duty.role, {"segment", "draft", "correct"})},
-                       {"first layer", number(duty.layers.first, 0, kIntMax)},
-                       {"last layer", number(duty.layers.last, 0, kIntMax)},
-                       {"exit", &duty.exit},
+void serialize(Archive& archive, StageSpec& spec) {
+    int gpu = spec.device.gpu.value_or(kNoGpu);
+    transfer(archive, {{"id", number(spec.id.value, 1, kStagesMax)},
+                       {"role", word(spec.role, {"segment", "draft", "correct"})},
+                       {"first layer", number(spec.layers.first, 0, kIntMax)},
+                       {"last layer", number(spec.layers.last, 0, kIntMax)},
+                       {"exit", &spec.exit},
                        {"gpu", number(gpu, kNoGpu, kIntMax)},
-                       {"rows", number(duty.rows_max, kVerifyRowsMax, kBatchRowsMax)}});
-    duty.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
+                       {"rows", number(spec.rows_max, kVerifyRowsMax, kBatchRowsMax)}});
+    spec.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
 }
 
 namespace {
@@ -87,6 +87,11 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"dtype", TextField{&a.model.dtype}},
                        {"kv dtype", TextField{&a.model.kv_dtype}},
                        {"isa", TextField{&a.model.isa}},
+                       {"draft's file", TextField{&a.parts.draft}},
+                       {"draft's packed copy", TextField{&a.parts.draft_copy}},
+                       {"heads", TextField{&a.parts.heads}},
+                       {"adapter", TextField{&a.parts.adapter}},
+                       {"probe", TextField{&a.parts.probe}},
                        {"context", number(a.model.context, 0, kIntMax)},
                        {"threads", number(a.threads, 1, kCoresMax)},
                        {"usable cores", number(a.usable_cores, 0, kIntMax)},
@@ -97,29 +102,24 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"candidate stage", number(a.candidate_stage, 0, kStagesMax)},
                        {"verbose", &a.verbose},
                        {"tensors on device", &a.tensors_on_device}});
-    archive(bounded(a.duties, control::kActorsMax, kDutyBytesMin));
+    archive(bounded(a.stages, control::kActorsMax, kStageBytesMin));
     std::size_t cores = a.cores.size();
     transfer(archive, {{"cores", number(cores, 0, kCoresMax)}});
     a.cores.resize(cores);
     for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
-    transfer(archive, {{"draft's packed copy", TextField{&a.draft.copy}}});
     bool self_draft = a.self_draft.has_value();
     transfer(archive, {{"drafts for itself", &self_draft}});
     if (self_draft) {
         if (!a.self_draft) a.self_draft.emplace();
         transfer(archive, fields_of(*a.self_draft));
-        transfer(archive, {{"self-draft heads", TextField{&a.self_draft->heads_file}},
-                           {"self-draft probe", TextField{&a.self_draft->probe_file}}});
     }
     bool exit = a.exit.has_value();
     transfer(archive, {{"has an exit", &exit}});
     if (!exit) return;
     if (!a.exit) a.exit.emplace();
     transfer(archive, fields_of(*a.exit));
-    transfer(archive, {{"heads", TextField{&a.exit->heads_file}},
-                       {"adapter", TextField{&a.exit->adapter_file}}});
 }
 
 }  // namespace

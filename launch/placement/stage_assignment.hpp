@@ -15,11 +15,12 @@
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/config/pipeline_config.hpp"
+#include "launch/load/used_parts.hpp"
 
 namespace paceline {
 
 /// One of the actors that a process hosts.
-struct StageDuty {
+struct StageSpec {
     StageId id;  // a segment's is also its place in the chain, counted from 1
     StageRole role = StageRole::Segment;
     LayerRange layers;  // of a segment
@@ -30,7 +31,8 @@ struct StageDuty {
 
 struct StageAssignment {
     ModelOptions model;  // paths of model and LoRA, dtypes, instruction set, context
-    std::vector<StageDuty> duties;
+    PartFiles parts;
+    std::vector<StageSpec> stages;
     std::vector<int> cores;
     std::int32_t threads = 1;
     std::int32_t usable_cores = 1;

@@ -34,25 +34,28 @@ StageSizes::StageSizes(const ModelFile& file,
 
 Result<StageSizes> StageSizes::open(const ModelFile& file,
                                     const ModelOptions& options,
-                                    const PipelineConfig& config,
+                                    const ResolvedConfig& pipeline,
                                     int requests) {
+    const PipelineConfig& config = pipeline.config;
+    const PartFiles& files = pipeline.parts.files;
     StageSizes sizes{file, options, config};
     sizes.context_ = context_of(options, file.config());
     sizes.kv_slots_ = slots_for(sizes.context_, requests);
     if (config.self_draft) {
-        Result<SelfDraftPlan> self = plan_self_draft(*config.self_draft, file);
+        Result<SelfDraftPlan> self = plan_self_draft(*config.self_draft, files, file);
         if (!self) return self.error();
         sizes.self_ = std::move(self).value();
         sizes.kv_slots_ += scratch_slots(*config.self_draft, file.config().layers);
     }
     sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
     if (config.draft && config.draft->computes()) {
-        Result<DraftBackend> planned = plan_draft_backend(*config.draft, file, sizes.backend_);
+        Result<DraftBackend> planned =
+            plan_draft_backend(*config.draft, files, file, sizes.backend_);
         if (!planned) return planned.error();
         sizes.draft_ = std::move(planned).value();
     }
     if (config.exit) {
-        Result<ExitParts> opened = open_exit_parts(*config.exit, file);
+        Result<ExitParts> opened = open_exit_parts(*config.exit, files, file);
         if (!opened) return opened.error();
         sizes.parts_ = std::move(opened).value();
     }

@@ -25,11 +25,11 @@ namespace paceline {
 
 class StageSizes {
 public:
-    /// `requests`: how many contexts the KV caches have room for. `config` is resolved by use_parts().
+    /// `requests`: how many contexts the KV caches have room for.
     /// Errors: those of plan_draft_backend(), open_exit_parts() and plan_self_draft().
     static Result<StageSizes> open(const ModelFile& file,
                                    const ModelOptions& options,
-                                   const PipelineConfig& config,
+                                   const ResolvedConfig& pipeline,
                                    int requests);
 
     /// In the order of the stages.

@@ -18,8 +18,8 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/config/pipeline_config.hpp"
 #include "launch/load/load_model.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/session/run_stats.hpp"
 #include "model/backend.hpp"
@@ -73,14 +73,14 @@ struct SessionObservers {
                                                                       const ModelOptions& options,
                                                                       Show bars);
 
-/// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
+/// Spawns the processes of `pipeline` and waits until all have loaded. `file` must outlive the
 /// generator.
 /// Errors: as place(), check_gpus(), check_memory() and make_cpu_backend(); PeerGone naming the
 /// stage.
 [[nodiscard]] Result<std::unique_ptr<Generator>> make_pipeline_generator(
     const ModelFile& file,
     const ModelOptions& options,
-    const PipelineConfig& config,
+    const ResolvedConfig& pipeline,
     const SessionObservers& hooks);
 
 }  // namespace paceline

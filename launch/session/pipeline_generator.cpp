@@ -76,10 +76,10 @@ private:
 
 Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file,
                                                            const ModelOptions& options,
-                                                           const PipelineConfig& config,
+                                                           const ResolvedConfig& pipeline,
                                                            const SessionObservers& hooks) {
     Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
-        file, options, config, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
+        file, options, pipeline, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
     if (!session) return session.error();
     return std::unique_ptr<Generator>{
         std::make_unique<PipelineGenerator>(std::move(session).value())};

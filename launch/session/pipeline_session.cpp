@@ -44,16 +44,16 @@ class PipelineSession::Impl {
 public:
     Impl(StartedPipeline started,
          PipelinePlan plan,
-         const PipelineConfig& config,
+         const ResolvedConfig& pipeline,
          const ModelConfig& model,
          RunLog& log)
         : supervisor_{std::move(started.supervisor)},
-          conductor_{watched(conductor_plan(plan.placement, config.supervision)), model.vocab_size,
-                     plan.kv_slots},
+          conductor_{watched(conductor_plan(plan.placement, pipeline.config.supervision)),
+                     model.vocab_size, plan.kv_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
           plan_{std::move(plan)},
-          config_{config},
+          pipeline_{pipeline},
           model_{model},
           hellos_{std::move(started.hellos)},
           log_{log},
@@ -71,8 +71,8 @@ public:
     }
 
     Result<RequestId> submit(AnswerOrder order) {
-        order.request.gamma = config_.gamma();
-        order.request.acceptance = config_.acceptance;
+        order.request.gamma = pipeline_.config.gamma();
+        order.request.acceptance = pipeline_.config.acceptance;
         if (order.request.context == 0) order.request.context = plan_.context;
         const auto on_end = std::exchange(order.on_end, nullptr);
         order.on_end = [this, on_end](const AnswerStats& stats, const Status& status) {
@@ -134,14 +134,16 @@ public:
 
     [[nodiscard]] PipelineStats stats() const {
         PipelineStats stats;
-        stats.method = config_.name;
+        stats.method = pipeline_.config.name;
         stats.seconds = seconds_;
         stats.verdicts = tally_;
-        stats.metrics = metrics_of(config_);
-        if (config_.self_draft)
-            stats.self_draft = self_draft_view(model_, config_.self_draft->auto_off,
-                                               config_.self_draft->short_list);
-        if (config_.draft && (config_.draft->searches() || config_.draft->is_tapped()))
+        stats.metrics = metrics_of(pipeline_.config);
+        if (pipeline_.config.self_draft)
+            stats.self_draft =
+                self_draft_view(model_, pipeline_.config.self_draft->options.auto_off,
+                                pipeline_.config.self_draft->short_list);
+        if (pipeline_.config.draft &&
+            (pipeline_.config.draft->searches() || pipeline_.config.draft->is_tapped()))
             stats.draft_skip = DraftSkipView{.layers = model_.layers};
         for (const PlacedProcess& process : plan_.placement.processes)
             stats.processes.push_back({.name = process.name});
@@ -179,7 +181,8 @@ public:
         std::uint64_t rows = 0;
         for (const StageRecord& record : supervisor_->records())
             rows += growth_of(record)[static_cast<std::size_t>(counters::kPrefillRows)];
-        return static_cast<std::int32_t>(rows / static_cast<std::uint64_t>(config_.segments()));
+        return static_cast<std::int32_t>(rows /
+                                         static_cast<std::uint64_t>(pipeline_.config.segments()));
     }
 
     void reset_stats() {
@@ -191,7 +194,7 @@ public:
     }
 
     [[nodiscard]] GeneratorTraits traits() const {
-        GeneratorTraits traits{.method = config_.name,
+        GeneratorTraits traits{.method = pipeline_.config.name,
                                .equality_class = {},
                                .threads = 0,
                                .memory = {},
@@ -236,7 +239,7 @@ public:
     [[nodiscard]] ConductorActor& conductor() { return conductor_; }
     [[nodiscard]] Position context() const { return plan_.context; }
     [[nodiscard]] const std::string& table() const { return table_; }
-    [[nodiscard]] std::string parts() const { return parts_text(config_, plan_.placement); }
+    [[nodiscard]] std::string parts() const { return parts_text(pipeline_, plan_.placement); }
 
 private:
     /// While prompts are processed no verdict comes: their rows are the progress.
@@ -267,7 +270,7 @@ private:
     ConductorActor conductor_;
     std::unique_ptr<StageLoop> loop_;
     PipelinePlan plan_;
-    PipelineConfig config_;
+    ResolvedConfig pipeline_;
     ModelConfig model_;
     std::vector<control::Hello> hellos_;  // in the order of the processes
     RunLog& log_;
@@ -284,22 +287,23 @@ private:
 
 Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& file,
                                                                const ModelOptions& model,
-                                                               const PipelineConfig& config,
+                                                               const ResolvedConfig& pipeline,
                                                                const SessionOptions& options) {
-    Result<PipelinePlan> plan = plan_pipeline(file, model, config, options.requests);
+    Result<PipelinePlan> plan = plan_pipeline(file, model, pipeline, options.requests);
     if (!plan) return plan.error();
     if (options.told.remarks) {
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
-        std::fputs(too_few_cores_text(config, plan.value().placement, cores).c_str(), stderr);
+        std::fputs(too_few_cores_text(pipeline.config, plan.value().placement, cores).c_str(),
+                   stderr);
         std::fputs(plan.value().rounded.c_str(), stderr);
     }
     Result<StartedPipeline> started = start_pipeline(
-        plan.value(), file, model, config, *options.log, options.trace, options.told.bars);
+        plan.value(), file, model, pipeline, *options.log, options.trace, options.told.bars);
     if (!started) return started.error();
     if (options.told.remarks)
         std::fputs(unpinned_text(started.value().supervisor->pin_error()).c_str(), stderr);
-    auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(), config,
-                                       file.config(), *options.log);
+    auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(),
+                                       pipeline, file.config(), *options.log);
     impl->exclusively([&] { impl->reset_stats(); });
     if (options.told.table) std::fputs(impl->table().c_str(), stderr);
     if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);

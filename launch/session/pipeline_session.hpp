@@ -25,7 +25,7 @@
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/config/pipeline_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "model/weights/model_file.hpp"
@@ -48,13 +48,13 @@ struct SessionProcess {
 
 class PipelineSession {
 public:
-    /// Spawns the processes of `config` and waits until all have loaded. `file` must outlive the
+    /// Spawns the processes of `pipeline` and waits until all have loaded. `file` must outlive the
     /// session. Errors: as place(), check_gpus(), check_memory() and make_cpu_backend(); PeerGone
     /// naming the stage.
     [[nodiscard]] static Result<std::unique_ptr<PipelineSession>> open(
         const ModelFile& file,
         const ModelOptions& model,
-        const PipelineConfig& config,
+        const ResolvedConfig& pipeline,
         const SessionOptions& options);
     ~PipelineSession();
     PipelineSession(const PipelineSession&) = delete;

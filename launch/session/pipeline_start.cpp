@@ -80,11 +80,13 @@ Status resolve_transports(PipelinePlan& plan, const PipelineConfig& config) {
 }
 
 /// Before a stage is started, so that the message names the file.
-Status check_self_draft(const PipelineConfig& config,
+Status check_self_draft(const ResolvedConfig& pipeline,
                         const Placement& placement,
                         const ModelFile& file) {
+    const PipelineConfig& config = pipeline.config;
     if (!config.self_draft) return {};
-    const Result<SelfDraftPlan> plan = plan_self_draft(*config.self_draft, file);
+    const Result<SelfDraftPlan> plan =
+        plan_self_draft(*config.self_draft, pipeline.parts.files, file);
     Status status = plan.ok() ? Status{} : Status{plan.error()};
     if (status.ok())
         status = check_first_segment(plan.value().options, placement.stages.front().layers.last);
@@ -124,17 +126,18 @@ std::vector<int> usable_cores(const Machine& machine, const ModelOptions& option
 
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                    const ModelOptions& options,
-                                   const PipelineConfig& config,
+                                   const ResolvedConfig& pipeline,
                                    int requests) {
+    const PipelineConfig& config = pipeline.config;
     if (Status s = check_gpus(config); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     const std::vector<int> cores = usable_cores(machine.value(), options);
     Result<Placement> placement = place(config, file.config().layers, cores);
     if (!placement) return placement.error();
-    if (Status s = check_self_draft(config, placement.value(), file); !s) return s.error();
+    if (Status s = check_self_draft(pipeline, placement.value(), file); !s) return s.error();
     if (Status s = check_draft_search(config, file); !s) return s.error();
-    Result<StageSizes> sizes = StageSizes::open(file, options, config, requests);
+    Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, requests);
     if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
@@ -155,20 +158,21 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
 Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                        const ModelFile& file,
                                        const ModelOptions& options,
-                                       const PipelineConfig& config,
+                                       const ResolvedConfig& pipeline,
                                        RunLog& log,
                                        bool trace,
                                        Show bars) {
     Result<std::unique_ptr<Supervisor>> created =
-        Supervisor::create(options_of(config, log, trace));
+        Supervisor::create(options_of(pipeline.config, log, trace));
     if (!created) return with_remedy(created.error());
     Supervisor& supervisor = *created.value();
-    SharedOrders orders{.model = naming(options, file),
-                        .usable_cores = static_cast<int>(plan.machine.allowed.size()),
-                        .kv_slots = plan.kv_slots,
-                        .verbose = log.wanted()};
-    orders.edges = plan.edges;
-    const std::vector<ChildSpec> children = children_of(plan.placement, config, orders);
+    const CommonAssignment common{.model = naming(options, file),
+                                  .parts = pipeline.parts.files,
+                                  .usable_cores = static_cast<int>(plan.machine.allowed.size()),
+                                  .kv_slots = plan.kv_slots,
+                                  .verbose = log.wanted(),
+                                  .edges = plan.edges};
+    const std::vector<ProcessSpec> children = children_of(plan.placement, pipeline.config, common);
     if (Status s = supervisor.start(children); !s) return with_remedy(s.error());
     Result<std::vector<control::Hello>> hellos = [&] {
         const LoadBar bar{supervisor.pids(), weight_bytes(plan.needs), bars, log};

@@ -1,4 +1,4 @@
-// From a PipelineConfig to running stages: the placement is decided and checked before anything
+// From a ResolvedConfig to running stages: the placement is decided and checked before anything
 // is spawned (plan_pipeline), then processes are started, compared and wired (start_pipeline).
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/config/pipeline_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/placement.hpp"
@@ -42,7 +42,7 @@ struct PipelinePlan {
 /// Errors: as place(), check_gpus(), check_memory(), choose_transports() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,
-                                                 const PipelineConfig& config,
+                                                 const ResolvedConfig& pipeline,
                                                  int requests);
 
 /// Stages that have loaded, fit together and have their channels.
@@ -56,7 +56,7 @@ struct StartedPipeline {
 [[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                                      const ModelFile& file,
                                                      const ModelOptions& options,
-                                                     const PipelineConfig& config,
+                                                     const ResolvedConfig& pipeline,
                                                      RunLog& log,
                                                      bool trace,
                                                      Show bars);

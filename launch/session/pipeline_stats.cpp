@@ -163,7 +163,7 @@ void add_metrics(const PipelineStats& f, std::vector<std::pair<std::string, std:
 
 PipelineMetrics metrics_of(const PipelineConfig& config) {
     PipelineMetrics metrics{.sends_candidates = config.exit_sends_candidates(),
-                            .proposes = config.exit && config.exit->proposes};
+                            .proposes = config.exit && config.exit->options.proposes};
     if (!config.draft || config.draft->growth.pace != DraftPace::Lockstep) return metrics;
     const GrowthRule& growth = config.draft->growth;
     metrics.gamma = growth.gamma;

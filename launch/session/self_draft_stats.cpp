@@ -83,11 +83,11 @@ SelfDraftView self_draft_view(const ModelConfig& model, bool auto_off, int short
     const double attention = 2.0 * dim * (model.q_dim() + model.kv_dim());
     const double mlp = 3.0 * dim * model.ffn_dim;
     const double head = dim * model.vocab_size;
-    return {
-        .layers = model.layers,
-        .head_share = share_of(head, model.layers * (attention + mlp) + head),
-        .drafted_head = short_list > 0 ? std::min(1.0, share_of(short_list, model.vocab_size)) : 1.0,
-        .auto_off = auto_off};
+    return {.layers = model.layers,
+            .head_share = share_of(head, model.layers * (attention + mlp) + head),
+            .drafted_head =
+                short_list > 0 ? std::min(1.0, share_of(short_list, model.vocab_size)) : 1.0,
+            .auto_off = auto_off};
 }
 
 SelfDraftStats self_draft_stats(const SelfDraftView& view,
@@ -108,7 +108,8 @@ SelfDraftStats self_draft_stats(const SelfDraftView& view,
     const auto steps = static_cast<double>(f.steps);
     f.tokens_per_forward = share_of(tokens, rounds);
     f.acceptance_per_step = share_of(static_cast<double>(verdicts.accepted), steps);
-    f.chain_acceptance = share_of(number(counters::kChainAccepted), number(counters::kChainProposed));
+    f.chain_acceptance =
+        share_of(number(counters::kChainAccepted), number(counters::kChainProposed));
     f.drafted_rounds = share_of(static_cast<double>(verdicts.drafts), rounds);
     f.layer_rows = {.draft = per_token(counters::kDraftSublayers),
                     .verify = per_token(counters::kVerifySublayers),

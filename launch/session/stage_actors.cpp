@@ -33,19 +33,19 @@ std::vector<StageId> speculative_stages_of(const StageAssignment& a) {
     return ids;
 }
 
-/// The options of the backend of `duty` that do not depend on its role. The process was pinned to its cores before
+/// The options of the backend of `spec` that do not depend on its role. The process was pinned to its cores before
 /// it was started; now each thread gets one.
-CpuOptions base_options(const StageAssignment& assignment, const StageDuty& duty) {
+CpuOptions base_options(const StageAssignment& assignment, const StageSpec& spec) {
     ThreadPlan plan{assignment.threads, assignment.cores, assignment.usable_cores};
     plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));
-    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, duty.device);
-    options.rows_max = static_cast<int>(duty.rows_max);
+    CpuOptions options = cpu_options(assignment.model, plan, assignment.kv_slots, spec.device);
+    options.rows_max = static_cast<int>(spec.rows_max);
     return options;
 }
 
-SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
+SegmentPlan segment_plan(const StageAssignment& a, const StageSpec& spec) {
     SegmentPlan plan;
-    const int index = duty.id.value;
+    const int index = spec.id.value;
     plan.count = a.segments;
     if (index > 1) plan.previous = stage_id(index - 1);
     if (index < a.segments) plan.next = stage_id(index + 1);
@@ -62,17 +62,17 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageDuty& duty) {
     }
     plan.dispatch = a.dispatch;
     plan.first_segment = StageId{1};
-    if (a.exit) plan.hold_limit = a.exit->defer_limit;
+    if (a.exit) plan.hold_limit = a.exit->options.defer_limit;
     return plan;
 }
 
 Result<std::unique_ptr<Backend>> load(const ModelFile& file,
                                       const CpuOptions& options,
-                                      const StageDuty& duty,
+                                      const StageSpec& spec,
                                       const BackendMaker& make,
                                       control::Hello& hello) {
     const auto begin = Clock::now();
-    Result<std::unique_ptr<Backend>> made = make(file, options, duty);
+    Result<std::unique_ptr<Backend>> made = make(file, options, spec);
     if (!made) return made.error();
     const Backend& backend = *made.value();
     const MemoryUse memory = backend.memory_use();
@@ -81,7 +81,7 @@ Result<std::unique_ptr<Backend>> load(const ModelFile& file,
         "weights of layers {} to {} of {} loaded: {:.1f} MB in {:.2f} s, KV cache {:.1f} MB, on {}",
         backend.first_layer(), backend.last_layer() - 1, file.path(),
         static_cast<double>(memory.weight_bytes) / 1e6, seconds,
-        static_cast<double>(memory.kv_bytes) / 1e6, to_text(duty.device));
+        static_cast<double>(memory.kv_bytes) / 1e6, to_text(spec.device));
     hello.weight_bytes += memory.weight_bytes;
     hello.kv_bytes += memory.kv_bytes;
     hello.workspace_bytes += memory.workspace_bytes;
@@ -99,11 +99,11 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
 }
 
 /// The first segment drafts for itself.
-Status add_self_draft(const SelfDraftConfig& config,
+Status add_self_draft(const StageAssignment& assignment,
                       const ModelFile& file,
                       CpuOptions& options,
                       SegmentPlan& plan) {
-    Result<SelfDraftPlan> self = plan_self_draft(config, file);
+    Result<SelfDraftPlan> self = plan_self_draft(*assignment.self_draft, assignment.parts, file);
     if (!self) return self.error();
     if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
@@ -118,18 +118,18 @@ Status add_self_draft(const SelfDraftConfig& config,
 
 Result<HostedActor> make_segment(const ModelFile& file,
                                  const StageAssignment& assignment,
-                                 const StageDuty& duty,
+                                 const StageSpec& spec,
                                  const BackendMaker& make,
                                  control::Hello& hello) {
-    SegmentPlan plan = segment_plan(assignment, duty);
+    SegmentPlan plan = segment_plan(assignment, spec);
     if (Status s = validate(plan.dispatch); !s.ok()) return s.error();
-    CpuOptions options = base_options(assignment, duty);
-    options.first_layer = duty.layers.first;
-    options.last_layer = duty.layers.last;
+    CpuOptions options = base_options(assignment, spec);
+    options.first_layer = spec.layers.first;
+    options.last_layer = spec.layers.last;
     if (assignment.exit) {
-        const ExitPlace place{duty.layers.last, duty.exit,
-                              duty.id == stage_id(assignment.segments)};
-        Result<ExitParts> parts = open_exit_parts(*assignment.exit, file);
+        const ExitPlace place{spec.layers.last, spec.exit,
+                              spec.id == stage_id(assignment.segments)};
+        Result<ExitParts> parts = open_exit_parts(*assignment.exit, assignment.parts, file);
         if (!parts) return parts.error();
         ExitHeads heads = exit_heads(*assignment.exit, file.config(), parts.value(), place,
                                      speculative_stages_of(assignment));
@@ -142,20 +142,19 @@ Result<HostedActor> make_segment(const ModelFile& file,
         }
     }
     if (assignment.self_draft && !plan.previous) {
-        if (Status s = add_self_draft(*assignment.self_draft, file, options, plan); !s.ok())
-            return s.error();
+        if (Status s = add_self_draft(assignment, file, options, plan); !s.ok()) return s.error();
     }
-    Result<std::unique_ptr<Backend>> backend = load(file, options, duty, make, hello);
+    Result<std::unique_ptr<Backend>> backend = load(file, options, spec, make, hello);
     if (!backend) return backend.error();
     if (Status s = check_class(*backend.value(), hello); !s.ok()) return s.error();
     hello.role = "segment";
     hello.equality_class = backend.value()->equality_class();
     hello.model_fingerprint = std::to_string(file.fingerprint());
     hello.dim = static_cast<std::uint32_t>(file.config().dim);
-    if (hello.last_layer == 0) hello.first_layer = static_cast<std::uint32_t>(duty.layers.first);
-    hello.last_layer = static_cast<std::uint32_t>(duty.layers.last);
+    if (hello.last_layer == 0) hello.first_layer = static_cast<std::uint32_t>(spec.layers.first);
+    hello.last_layer = static_cast<std::uint32_t>(spec.layers.last);
     auto actor = std::make_unique<SegmentActor>(std::move(plan), *backend.value());
-    return HostedActor{duty.id, std::move(backend).value(), std::move(actor)};
+    return HostedActor{spec.id, std::move(backend).value(), std::move(actor)};
 }
 
 /// The search of a draft has found another set.
@@ -167,7 +166,7 @@ void tell_set(const SkipSearch& search) {
 
 /// Draft, or Correct beside it. Draft alone grows the whole tree.
 std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
-                                        const StageDuty& duty,
+                                        const StageSpec& spec,
                                         int vocab_size,
                                         DraftTools tools) {
     DraftPlan plan{.first_segment = StageId{1},
@@ -177,14 +176,14 @@ std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
     if (a.candidate_stage != 0) plan.exit = stage_id(a.candidate_stage);
     const bool both = a.draft_stage != 0 && a.correct_stage != 0;
     if (!both) return std::make_unique<DraftActor>(plan, std::move(tools));
-    if (duty.role == StageRole::Draft)
+    if (spec.role == StageRole::Draft)
         return std::make_unique<DraftActor>(plan, std::move(tools), stage_id(a.correct_stage));
     return std::make_unique<CorrectActor>(plan, std::move(tools), stage_id(a.draft_stage));
 }
 
 Result<HostedActor> make_draft(const ModelFile& target,
                                const StageAssignment& assignment,
-                               const StageDuty& duty,
+                               const StageSpec& spec,
                                const BackendMaker& make,
                                control::Hello& hello) {
     const DraftConfig& config = assignment.draft;
@@ -202,32 +201,32 @@ Result<HostedActor> make_draft(const ModelFile& target,
     std::unique_ptr<Backend> backend;
     if (config.computes()) {
         Result<DraftBackend> plan =
-            plan_draft_backend(config, target, base_options(assignment, duty));
+            plan_draft_backend(config, assignment.parts, target, base_options(assignment, spec));
         if (!plan) return plan.error();
         Result<std::unique_ptr<Backend>> made =
-            load(plan.value().file(target), plan.value().options, duty, make, hello);
+            load(plan.value().file(target), plan.value().options, spec, make, hello);
         if (!made) return made.error();
         backend = std::move(made).value();
         tools.model = std::make_unique<DraftModel>(
             *backend, DraftModelOptions{.head = plan.value().head,
                                         .vocab_size = vocab_size,
                                         .shared_tokens = plan.value().shared_tokens,
-                                        .rows_max = duty.rows_max,
+                                        .rows_max = spec.rows_max,
                                         .skip = plan.value().skip,
                                         .whole_text = plan.value().whole_text});
         tools.programme = plan.value().programme;
         tools.search = std::move(plan.value().search);
         tools.on_set = tell_set;
     }
-    auto actor = draft_or_correct(assignment, duty, vocab_size, std::move(tools));
-    return HostedActor{duty.id, std::move(backend), std::move(actor)};
+    auto actor = draft_or_correct(assignment, spec, vocab_size, std::move(tools));
+    return HostedActor{spec.id, std::move(backend), std::move(actor)};
 }
 
 }  // namespace
 
 BackendMaker real_backends() {
-    return [](const ModelFile& file, const CpuOptions& options, const StageDuty& duty) {
-        return make_backend(file, options, duty.device);
+    return [](const ModelFile& file, const CpuOptions& options, const StageSpec& spec) {
+        return make_backend(file, options, spec.device);
     };
 }
 
@@ -239,10 +238,10 @@ Result<std::vector<HostedActor>> make_stage_actors(const StageAssignment& assign
     if (hello.role.empty()) hello.role = "draft";
     hello.vocab_size = static_cast<std::uint32_t>(file.value().config().vocab_size);
     std::vector<HostedActor> hosted;
-    for (const StageDuty& duty : assignment.duties) {
-        Result<HostedActor> made = duty.role == StageRole::Segment
-                                       ? make_segment(file.value(), assignment, duty, make, hello)
-                                       : make_draft(file.value(), assignment, duty, make, hello);
+    for (const StageSpec& spec : assignment.stages) {
+        Result<HostedActor> made = spec.role == StageRole::Segment
+                                       ? make_segment(file.value(), assignment, spec, make, hello)
+                                       : make_draft(file.value(), assignment, spec, make, hello);
         if (!made) return made.error();
         hosted.push_back(std::move(made).value());
     }

@@ -28,7 +28,7 @@ struct HostedActor {
 
 /// Makes the backend of a stage.
 using BackendMaker = std::function<Result<std::unique_ptr<Backend>>(
-    const ModelFile& file, const CpuOptions& options, const StageDuty& duty)>;
+    const ModelFile& file, const CpuOptions& options, const StageSpec& spec)>;
 /// That of make_backend(): loads the weights onto the stage's device.
 [[nodiscard]] BackendMaker real_backends();
 

@@ -20,16 +20,16 @@
 namespace paceline {
 namespace {
 
-const StageDuty* duty_of(const StageAssignment& assignment, StageId id) {
-    const auto found = std::find_if(assignment.duties.begin(), assignment.duties.end(),
-                                    [id](const StageDuty& duty) { return duty.id == id; });
-    return found == assignment.duties.end() ? nullptr : &*found;
+const StageSpec* spec_of(const StageAssignment& assignment, StageId id) {
+    const auto found = std::find_if(assignment.stages.begin(), assignment.stages.end(),
+                                    [id](const StageSpec& spec) { return spec.id == id; });
+    return found == assignment.stages.end() ? nullptr : &*found;
 }
 
 /// Between two stages of this process.
 Transport transport_of(const StageAssignment& assignment, const EdgeSpec& edge) {
-    const StageDuty* from = duty_of(assignment, edge.from);
-    const StageDuty* to = duty_of(assignment, edge.to);
+    const StageSpec* from = spec_of(assignment, edge.from);
+    const StageSpec* to = spec_of(assignment, edge.to);
     const bool one_gpu = from != nullptr && to != nullptr && from->device.gpu.has_value() &&
                          from->device.gpu == to->device.gpu;
     return assignment.tensors_on_device && one_gpu ? Transport::Local : Transport::Host;
@@ -66,9 +66,9 @@ Status connect_neighbours(StageLoop& loop,
 
 /// The device of this process, if tensors of its edges lie there; else nullptr.
 Result<std::unique_ptr<TensorDevice>> tensor_device(const StageAssignment& assignment) {
-    for (const StageDuty& duty : assignment.duties) {
-        const bool wanted = assignment.tensors_on_device && duty.device.gpu.has_value();
-        if (wanted) return make_gpu_tensor_device(*duty.device.gpu);
+    for (const StageSpec& spec : assignment.stages) {
+        const bool wanted = assignment.tensors_on_device && spec.device.gpu.has_value();
+        if (wanted) return make_gpu_tensor_device(*spec.device.gpu);
     }
     return std::unique_ptr<TensorDevice>{};
 }
@@ -78,8 +78,8 @@ Result<std::unique_ptr<TensorDevice>> tensor_device(const StageAssignment& assig
 Micros warm_up_segments(const StageAssignment& assignment, const std::vector<HostedActor>& hosted) {
     Micros time{0};
     for (const HostedActor& one : hosted) {
-        const StageDuty* duty = duty_of(assignment, one.id);
-        if (duty != nullptr && duty->role == StageRole::Segment) time += warm_up(*one.backend);
+        const StageSpec* spec = spec_of(assignment, one.id);
+        if (spec != nullptr && spec->role == StageRole::Segment) time += warm_up(*one.backend);
     }
     return time;
 }

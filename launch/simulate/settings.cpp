@@ -153,12 +153,11 @@ std::string with_key(const std::string& toml,
     return text;
 }
 
-Result<Variant> apply_settings(const std::string& toml,
-                               const std::string& file,
+Result<Variant> apply_settings(const ConfigSource& source,
                                const std::vector<Setting>& settings,
                                const StageTimingOptions& timing,
                                std::optional<int> layers) {
-    std::string text = toml;
+    ConfigSource with_settings = source;
     std::string changes;
     StageTimingOptions changed = timing;
     const Setting* exit_layer = nullptr;
@@ -175,16 +174,16 @@ Result<Variant> apply_settings(const std::string& toml,
         }
         if (Status s = check_key(setting); !s) return s.error();
         const std::size_t dot = setting.key.find('.');
-        text =
-            with_key(text, setting.key.substr(0, dot), setting.key.substr(dot + 1), setting.value);
+        with_settings.toml = with_key(with_settings.toml, setting.key.substr(0, dot),
+                                      setting.key.substr(dot + 1), setting.value);
         changes +=
             (changes.empty() ? "" : " ") + setting.option + " " + setting.key + "=" + setting.value;
     }
     // Errors name the settings: the lines that they count are not those of the file.
-    Result<PipelineConfig> config =
-        parse_pipeline_config(text, changes.empty() ? file : file + " (" + changes + ")");
+    if (!changes.empty()) with_settings.file += " (" + changes + ")";
+    Result<PipelineConfig> config = parse_pipeline_config(with_settings);
     if (!config) return config.error();
-    config.value().file = file;
+    config.value().file = source.file;
     if (exit_layer != nullptr && layers) {
         if (Status s = set_exit_layer(config.value(), *exit_layer, *layers); !s) return s.error();
     }

@@ -48,11 +48,10 @@ struct Variant {
     StageTimingOptions timing;
 };
 
-/// A configuration's text with all settings; exit-layer is only for a model whose `layers` are known.
+/// A configuration with all settings; exit-layer is only for a model whose `layers` are known.
 /// Errors: BadArgument naming option and setting, or those of parse_pipeline_config() with all
 /// settings behind the file's name.
-[[nodiscard]] Result<Variant> apply_settings(const std::string& toml,
-                                             const std::string& file,
+[[nodiscard]] Result<Variant> apply_settings(const ConfigSource& source,
                                              const std::vector<Setting>& settings,
                                              const StageTimingOptions& timing,
                                              std::optional<int> layers);

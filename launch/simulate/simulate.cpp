@@ -152,8 +152,7 @@ Result<std::vector<std::vector<Setting>>> variants_of(const SimulateOptions& opt
     }
     std::vector<std::vector<Setting>> variants = combinations(sweeps);
     for (const std::vector<Setting>& settings : variants) {
-        const Result<Variant> variant =
-            apply_settings(source.toml, source.file, settings, {}, std::nullopt);
+        const Result<Variant> variant = apply_settings(source, settings, {}, std::nullopt);
         if (!variant) return variant.error();
     }
     return variants;
@@ -269,30 +268,32 @@ Result<SimulatedCase> run_variant(const SimulateOptions& options,
                                   const ConfigSource& source,
                                   const std::vector<Setting>& settings,
                                   std::string& trace) {
-    Result<Variant> variant = apply_settings(source.toml, source.file, settings, common.timing,
-                                             common.file.config().layers);
+    Result<Variant> variant =
+        apply_settings(source, settings, common.timing, common.file.config().layers);
     if (!variant) return variant.error();
-    PipelineConfig& config = variant.value().config;
+    PipelineConfig config = std::move(variant.value().config);
     if (!options.draft_model.empty()) {
         if (Status s = use_draft_model(config, options.draft_model); !s) return s.error();
     }
-    if (Status s = use_parts(config, common.parts, common.file); !s) return s.error();
-    if (Status s = keep_draft_copy(config.draft, common.file, options.model, common.environment,
+    Result<ResolvedConfig> pipeline = use_parts(std::move(config), common.parts, common.file);
+    if (!pipeline) return pipeline.error();
+    if (Status s = keep_draft_copy(pipeline.value(), common.file, options.model, common.environment,
                                    {.bars = bars_on(common.environment)});
         !s)
         return s.error();
-    if (options.check && config.acceptance == AcceptanceRule::Rejection) {
+    if (options.check && pipeline.value().config.acceptance == AcceptanceRule::Rejection) {
         return Error{Errc::BadArgument,
                      "--check compares texts; rule = \"rejection\" keeps their "
                      "distribution only"};
     }
-    Result<SimulatedRun> run = simulate(common.file, options.model, config, common.costs,
+    Result<SimulatedRun> run = simulate(common.file, options.model, pipeline.value(), common.costs,
                                         options.costs_file, variant.value().timing, common.task);
     if (!run) return run.error();
     trace = std::move(run.value().trace);
     // `plain` is the pipeline of one process, under the name that it was asked for.
-    return SimulatedCase{settings, std::move(run).value(),
-                         options.method == kPlainMethod ? kPlainMethod : config.name};
+    return SimulatedCase{
+        settings, std::move(run).value(),
+        options.method == kPlainMethod ? kPlainMethod : pipeline.value().config.name};
 }
 
 /// Tokens/s of plain decoding: one device with the whole model, and its messages are free.
@@ -302,7 +303,7 @@ Result<double> plain_rate(const SimulateOptions& options, const Common& common) 
     StageTimingOptions timing = common.timing;
     timing.hop_seconds = 0.0;
     const Result<SimulatedRun> run =
-        simulate(common.file, options.model, config.value(), common.costs, options.costs_file,
+        simulate(common.file, options.model, {config.value()}, common.costs, options.costs_file,
                  timing, common.task);
     if (!run) return run.error();
     return run.value().stats.rate;

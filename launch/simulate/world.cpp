@@ -42,18 +42,19 @@ struct HostedBody final : SimBody {
 };
 
 /// Tokens that the head of an exit after `layer` knows; 0: all.
-int head_tokens(const ExitConfig& exit, int layer) {
-    const ExitHead head = exit.head_behind(layer);
+int head_tokens(const ExitConfig& exit, const UsedParts& parts, int layer) {
+    const ExitHead head = parts.head_behind(layer, exit.head);
     const bool trained = head == ExitHead::Trained || head == ExitHead::Adapter;
-    return trained ? exit.part_tokens : exit.short_list;
+    return trained ? parts.exit_tokens : exit.short_list;
 }
 
 /// The models whose jobs a process runs, in the words of a cost table.
 StageCosts costs_of(const PlacedProcess& process,
                     const Placement& placement,
-                    const PipelineConfig& config,
+                    const ResolvedConfig& pipeline,
                     const ModelFile& file,
                     const std::string& dtype) {
+    const auto& [config, parts] = pipeline;
     StageCosts costs;
     costs.process = process.id();
     costs.actors = process.stages;
@@ -65,18 +66,18 @@ StageCosts costs_of(const PlacedProcess& process,
             // The last segment's head is the whole one; an exit before it may have a short list.
             const bool verifies = id == placement.verifier();
             const int short_list =
-                !verifies && config.exit ? head_tokens(*config.exit, stage.layers.last) : 0;
+                !verifies && config.exit ? head_tokens(*config.exit, parts, stage.layers.last) : 0;
             if (costs.target.head != target)
                 costs.target = {target, cost_name(file, dtype, short_list)};
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
             const bool own = draft.skips();
             const bool trained = draft.model == DraftModelKind::Trained;
-            const auto name = [&](int short_list) {
+            const auto name = [&, &parts = parts](int short_list) {
                 return own ? cost_name(file, dtype, short_list)
-                           : cost_name(draft.model_file, dtype, short_list);
+                           : cost_name(parts.files.draft, dtype, short_list);
             };
-            costs.draft = {name(0), name(trained ? draft.part_tokens : draft.short_list)};
+            costs.draft = {name(0), name(trained ? parts.draft_tokens : draft.short_list)};
         }
     }
     return costs;
@@ -103,9 +104,10 @@ Status add_process(Parts& parts,
     auto body = std::make_unique<HostedBody>();
     body->hosted = std::move(hosted).value();
     SimProcessSpec spec;
-    spec.process = {.id = process.id(), .actors = process.stages};
-    spec.name = process.name;
-    spec.on_death = process.on_death;
+    spec.process = {.id = process.id(),
+                    .actors = process.stages,
+                    .name = process.name,
+                    .on_death = process.on_death};
     // Nothing dies in this world, so a body is made once.
     spec.make = [shared = std::make_shared<std::unique_ptr<SimBody>>(std::move(body))] {
         return std::move(*shared);
@@ -115,8 +117,8 @@ Status add_process(Parts& parts,
 }
 
 BackendMaker oracle_maker(OracleAccuracy accuracy) {
-    return [accuracy](const ModelFile& file, const CpuOptions& options, const StageDuty& duty) {
-        const auto part = duty.role == StageRole::Segment ? OracleBackend::Part::Target
+    return [accuracy](const ModelFile& file, const CpuOptions& options, const StageSpec& spec) {
+        const auto part = spec.role == StageRole::Segment ? OracleBackend::Part::Target
                                                           : OracleBackend::Part::Draft;
         return Result<std::unique_ptr<Backend>>{
             std::make_unique<OracleBackend>(file.config(), options, part, accuracy)};
@@ -125,9 +127,10 @@ BackendMaker oracle_maker(OracleAccuracy accuracy) {
 
 Result<Parts> make_parts(const ModelFile& file,
                          const ModelOptions& model,
-                         PipelineConfig config,
+                         const ResolvedConfig& pipeline,
                          std::int32_t kv_slots,
                          const std::optional<OracleAccuracy>& oracle) {
+    PipelineConfig config = pipeline.config;
     // What a simulated search finds is not to be kept for a real one.
     if (config.draft) config.draft->search.state.clear();
     if (config.self_draft) config.self_draft->search.state.clear();
@@ -143,20 +146,21 @@ Result<Parts> make_parts(const ModelFile& file,
     const ThreadPlan threads = plan_threads(machine.value(), 0);
     EdgeSizes sizes{.dim = file.config().dim};
     if (parts.placement.correct() && config.draft && config.draft->computes()) {
-        const Result<DraftBackend> draft =
-            plan_draft_backend(*config.draft, file, cpu_options(model, threads, kv_slots));
+        const Result<DraftBackend> draft = plan_draft_backend(
+            *config.draft, pipeline.parts.files, file, cpu_options(model, threads, kv_slots));
         if (!draft) return draft.error();
         sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
     }
     parts.edges = edges_of(parts.placement, config, sizes);
-    SharedOrders orders;
-    orders.model = naming(model, file);
-    orders.usable_cores = threads.usable_cores;
-    orders.kv_slots = kv_slots;
+    CommonAssignment common;
+    common.model = naming(model, file);
+    common.parts = pipeline.parts.files;
+    common.usable_cores = threads.usable_cores;
+    common.kv_slots = kv_slots;
     const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
     for (const PlacedProcess& process : parts.placement.processes) {
         if (Status s =
-                add_process(parts, process, assignment_of(process, parts.placement, config, orders),
+                add_process(parts, process, assignment_of(process, parts.placement, config, common),
                             threads, make);
             !s)
             return s.error();
@@ -213,7 +217,7 @@ void add_stats(SimulatedRun& run,
     stats.metrics = metrics_of(config);
     // Its cost tables charge drafts the whole head.
     if (config.self_draft)
-        stats.self_draft = self_draft_view(model, config.self_draft->auto_off, 0);
+        stats.self_draft = self_draft_view(model, config.self_draft->options.auto_off, 0);
     if (config.draft && (config.draft->searches() || config.draft->is_tapped()))
         stats.draft_skip = DraftSkipView{.layers = model.layers};
     for (const auto& process : world.incarnations()) {
@@ -270,12 +274,13 @@ Status why_it_stopped(const SimWorld& world, const StageTiming& timing, const Pr
 
 Result<SimulatedRun> simulate(const ModelFile& file,
                               const ModelOptions& model,
-                              const PipelineConfig& config,
+                              const ResolvedConfig& pipeline,
                               const CostTable& costs,
                               const std::string& costs_file,
                               StageTimingOptions timing_options,
                               const SimulateTask& task) {
     spdlog::set_level(spdlog::level::warn);  // stages tell what they load
+    const PipelineConfig& config = pipeline.config;
     if (config.self_draft && config.self_draft->short_list > 0 && task.oracle)
         return Error{Errc::BadArgument,
                      "[self_draft] short_list: an oracle's text has no head to shorten"};
@@ -283,12 +288,12 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     if (!context) return context.error();
     std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
-    Result<Parts> parts = make_parts(file, model, config, kv_slots, task.oracle);
+    Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
     if (!parts) return parts.error();
     const Placement& placement = parts.value().placement;
     std::vector<StageCosts> stage_costs;
     for (const PlacedProcess& process : placement.processes)
-        stage_costs.push_back(costs_of(process, placement, config, file, model.dtype));
+        stage_costs.push_back(costs_of(process, placement, pipeline, file, model.dtype));
     timing_options.target_layers = file.config().layers;
     Result<std::unique_ptr<StageTiming>> timing =
         StageTiming::make(costs, costs_file, stage_costs, parts.value().edges, timing_options);

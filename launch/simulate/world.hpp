@@ -18,7 +18,7 @@
 #include "actors/decoding/request.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
-#include "launch/config/pipeline_config.hpp"
+#include "launch/load/used_parts.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/simulate/oracle_backend.hpp"
 #include "launch/simulate/overlap.hpp"
@@ -47,12 +47,12 @@ struct SimulatedRun {
     std::string trace;  // a trace file; empty unless asked for
 };
 
-/// Builds the world of `config` for `model`, answers all prompts, takes it down again.
+/// Builds the world of `pipeline` for `model`, answers all prompts, takes it down again.
 /// Errors: those of place() and make_stage_actors(); BadArgument for a prompt that does not fit or
 /// costs that the table lacks; Protocol if an actor broke a rule of the world.
 [[nodiscard]] Result<SimulatedRun> simulate(const ModelFile& file,
                                             const ModelOptions& model,
-                                            const PipelineConfig& config,
+                                            const ResolvedConfig& pipeline,
                                             const CostTable& costs,
                                             const std::string& costs_file,
                                             StageTimingOptions timing,

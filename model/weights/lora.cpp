@@ -26,12 +26,12 @@ struct Kind {
     TensorView LayerTensors::*tensor;
 };
 constexpr std::array<Kind, 7> kMatrices = {{{"attn_q", &LayerTensors::q},
-                                         {"attn_k", &LayerTensors::k},
-                                         {"attn_v", &LayerTensors::v},
-                                         {"attn_output", &LayerTensors::attn_out},
-                                         {"ffn_gate", &LayerTensors::gate},
-                                         {"ffn_up", &LayerTensors::up},
-                                         {"ffn_down", &LayerTensors::down}}};
+                                            {"attn_k", &LayerTensors::k},
+                                            {"attn_v", &LayerTensors::v},
+                                            {"attn_output", &LayerTensors::attn_out},
+                                            {"ffn_gate", &LayerTensors::gate},
+                                            {"ffn_up", &LayerTensors::up},
+                                            {"ffn_down", &LayerTensors::down}}};
 
 double largest_of(const std::vector<float>& numbers) {
     float largest = 0.0F;

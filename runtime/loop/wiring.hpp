@@ -27,6 +27,7 @@
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
 #include "ipc/wire/hot_kinds.hpp"
+#include "runtime/loop/process_spec.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline {
@@ -44,13 +45,6 @@ struct EdgeSpec {
     Transport transport = Transport::Host;
     std::string name = {};  // "early -> final", for messages; empty: by numbers
     std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
-};
-
-/// One process of the pipeline, as far as its channels are concerned.
-struct ProcessSpec {
-    StageId id;                     // of its first actor
-    std::vector<StageId> actors;    // all of them, `id` first; edges among them need no ring
-    std::uint32_t spin_micros = 0;  // see choose_spin() in affinity.hpp
 };
 
 struct OutEdge {

@@ -41,8 +41,13 @@ std::optional<std::uint64_t> count_oom_kills() {
 
 }  // namespace
 
-Child::Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const NodeEvents& events)
-    : spec_{std::move(spec)},
+Child::Child(boost::asio::io_context& io,
+             Incarnation who,
+             std::string name,
+             Spawned started,
+             const NodeEvents& events)
+    : who_{who},
+      name_{std::move(name)},
       events_{events},
       pid_{started.pid},
       control_{std::move(started.control)},
@@ -51,7 +56,7 @@ Child::Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const
       output_watch_{io, started.output.release()},
       log_{kLastWords,
            [this](std::string_view line) {
-               if (events_.on_line) events_.on_line(spec_.who, line);
+               if (events_.on_line) events_.on_line(who_, line);
            }},
       oom_kills_{count_oom_kills()} {
     if (started.pidfd) {
@@ -124,7 +129,7 @@ void Child::reap() {
     read_output(kLastReads);
     log_.finish();
     gone_ = true;
-    events_.on_exit(spec_.who, well, exit_report(end));
+    events_.on_exit(who_, well, exit_report(end));
 }
 
 std::string Child::exit_report(const std::string& end) const {
@@ -158,13 +163,13 @@ bool Child::receive() {
         Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
         if (!received.ok()) {
             silent_ = true;
-            events_.on_silence(spec_.who, received.error());
+            events_.on_silence(who_, received.error());
         } else if (!received.value()) {
             return false;
         } else {
             const auto* failed = std::get_if<control::Failed>(&received.value()->message);
             if (failed != nullptr) failure_ = failed->text;
-            events_.on_message(spec_.who, std::move(*received.value()));
+            events_.on_message(who_, std::move(*received.value()));
         }
     }
     return true;
@@ -187,7 +192,7 @@ void Child::flush() {
     if (stopped_) outbox_.excuse(now);
     const Result<bool> moved = outbox_.flush(control_, now);
     if (!moved.ok()) return fall_silent(moved.error());
-    if (moved.value() && events_.on_flushed) events_.on_flushed(spec_.who);
+    if (moved.value() && events_.on_flushed) events_.on_flushed(who_);
 }
 
 void Child::fall_silent(const Error& error) {
@@ -196,7 +201,7 @@ void Child::fall_silent(const Error& error) {
     if (silent_) return;
     // Half a message may have been sent: no further message can follow on this socket.
     silent_ = true;
-    events_.on_silence(spec_.who, {Errc::System, title() + ": " + error.what});
+    events_.on_silence(who_, {Errc::System, title() + ": " + error.what});
 }
 
 void Child::kill() {
@@ -215,13 +220,13 @@ void Child::look_for_changes() {
             ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WCONTINUED | WNOHANG);
         if (answer != 0 || info.si_pid == 0) break;
         stopped_ = info.si_code == CLD_STOPPED;
-        if (events_.on_stopped) events_.on_stopped(spec_.who, stopped_);
+        if (events_.on_stopped) events_.on_stopped(who_, stopped_);
     }
     if (!exit_watch_.is_open() && has_ended()) reap();
 }
 
 std::string Child::title() const {
-    return fmt::format("stage '{}' (process {})", spec_.name, pid_);
+    return fmt::format("stage '{}' (process {})", name_, pid_);
 }
 
 std::string Child::last_words() const {

@@ -27,11 +27,15 @@ namespace paceline {
 class Child {
 public:
     /// `events` must outlive it.
-    Child(boost::asio::io_context& io, StartSpec spec, Spawned started, const NodeEvents& events);
+    Child(boost::asio::io_context& io,
+          Incarnation who,
+          std::string name,
+          Spawned started,
+          const NodeEvents& events);
     Child(const Child&) = delete;
     Child& operator=(const Child&) = delete;
 
-    [[nodiscard]] Incarnation who() const { return spec_.who; }
+    [[nodiscard]] Incarnation who() const { return who_; }
     [[nodiscard]] pid_t pid() const { return pid_; }
     [[nodiscard]] bool gone() const { return gone_; }
     /// -1 if there is none (Spawned::pidfd).
@@ -65,7 +69,8 @@ private:
     void listen();
     [[nodiscard]] std::string exit_report(const std::string& end) const;
 
-    StartSpec spec_;
+    Incarnation who_;
+    std::string name_;
     const NodeEvents& events_;
     pid_t pid_;
     ControlSocket control_;

@@ -5,7 +5,8 @@
 namespace paceline {
 namespace {
 
-constexpr std::chrono::milliseconds kCheckInterval{10};  // between two looks at all telemetry blocks
+constexpr std::chrono::milliseconds kCheckInterval{
+    10};  // between two looks at all telemetry blocks
 constexpr std::chrono::milliseconds kLateCheck{1'000};
 
 }  // namespace

@@ -111,7 +111,9 @@ public:
     }
     ~LocalNode() override;
 
-    [[nodiscard]] Status start(const StartSpec& spec) override;
+    [[nodiscard]] Status start(Incarnation who,
+                               const ProcessSpec& process,
+                               const std::vector<std::string>& command) override;
     [[nodiscard]] Status send(Incarnation who,
                               const control::Message& message,
                               std::span<const int> files,
@@ -157,16 +159,18 @@ private:
     SteadyClock::time_point looked_at_{};
 };
 
-Status LocalNode::start(const StartSpec& spec) {
-    PACE_CHECK(find(spec.who) == nullptr, "an incarnation is started twice");
-    Result<Spawned> spawned =
-        spawn_stage({spec.name, spec.command, spec.cores, spec.death_penalty});
+Status LocalNode::start(Incarnation who,
+                        const ProcessSpec& process,
+                        const std::vector<std::string>& command) {
+    PACE_CHECK(find(who) == nullptr, "an incarnation is started twice");
+    Result<Spawned> spawned = spawn_stage(process, command);
     if (!spawned.ok()) return spawned.error();
     const int pin_error = spawned.value().pin_error;
-    auto child = std::make_unique<Child>(io_, spec, std::move(spawned).value(), events_);
+    auto child =
+        std::make_unique<Child>(io_, who, process.name, std::move(spawned).value(), events_);
     Child& started = *child;
-    children_[spec.who] = std::move(child);
-    if (pin_error != 0 && events_.on_unpinned) events_.on_unpinned(spec.who, pin_error);
+    children_[who] = std::move(child);
+    if (pin_error != 0 && events_.on_unpinned) events_.on_unpinned(who, pin_error);
     if (waker_ == nullptr) return {};
     // Without a waker its events are delayed by the loop's poll limit. Reporting a failed start
     // would be wrong: the stage runs.

@@ -22,6 +22,7 @@
 #include "ipc/base/result.hpp"
 #include "ipc/transport/doorbell.hpp"
 #include "ipc/wire/control_socket.hpp"
+#include "runtime/loop/process_spec.hpp"
 
 namespace paceline {
 
@@ -29,15 +30,6 @@ struct Incarnation {
     StageId id;
     Epoch epoch;
     friend auto operator<=>(const Incarnation&, const Incarnation&) = default;
-};
-
-/// What an agent is told to start.
-struct StartSpec {
-    Incarnation who;
-    std::string name;                  // for messages, log prefixes and the process's own title
-    std::vector<std::string> command;  // empty: this program again, as a stage
-    std::vector<int> cores;            // empty: not pinned
-    std::uint32_t death_penalty = 0;   // oom_score_adj: the kernel takes the highest first
 };
 
 struct NodeEvents {
@@ -69,7 +61,10 @@ public:
     NodeAgent& operator=(const NodeAgent&) = delete;
     virtual ~NodeAgent() = default;  // kills and reaps whatever is left
 
-    [[nodiscard]] virtual Status start(const StartSpec& spec) = 0;
+    /// `process` is that of `who`. An empty `command`: this program again, as a stage.
+    [[nodiscard]] virtual Status start(Incarnation who,
+                                       const ProcessSpec& process,
+                                       const std::vector<std::string>& command) = 0;
     /// Never waits: what its socket has no room for is sent by later polls, in order. A stage that
     /// reads nothing of it for `limit`, not counting the time in which its process is stopped, falls
     /// silent (on_silence), and so does one for which too much waits already. Errc::PeerGone if the

@@ -38,15 +38,9 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "runtime/loop/context.hpp"
+#include "runtime/loop/process_spec.hpp"
 
 namespace paceline {
-
-/// What follows when a stage dies.
-enum class OnDeath : std::uint8_t {
-    StopRun,       // the run ends with an error that names it
-    RestartAlone,  // its state is not needed: the others continue while it is restarted
-    RebuildChain,  // its state is needed: it is restarted and requests are replayed
-};
 
 /// As in Erlang/OTP, the supervisor gives up after more than restarts_max restarts within `period`. Unlike
 /// there, only time in which the stage was Up counts: loading a large model takes longer than the period, so

@@ -129,10 +129,10 @@ std::vector<std::uint64_t> mask_of(std::span<const int> cores) {
 /// The child's next note; nothing once it has become the stage (its end of the pipe closes at exec). A
 /// file system that does not answer, or another thread's fork that keeps a copy of the pipe, must not
 /// block the parent for ever.
-Result<std::optional<ChildNote>> next_note(const SpawnSpec& spec,
+Result<std::optional<ChildNote>> next_note(const std::string& name,
                                            int fd,
-                                           std::chrono::steady_clock::time_point deadline) {
-    const std::string& name = spec.name;
+                                           std::chrono::steady_clock::time_point deadline,
+                                           std::chrono::milliseconds exec_limit) {
     pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
     for (int ready = 0; ready <= 0;) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(
@@ -142,7 +142,7 @@ Result<std::optional<ChildNote>> next_note(const SpawnSpec& spec,
                 Errc::System,
                 fmt::format("cannot start stage '{}': its process did not begin to run the "
                             "command within {} ms",
-                            name, spec.exec_limit.count())};
+                            name, exec_limit.count())};
         }
         ready = ::poll(&entry, 1, static_cast<int>(left.count()));
         if (ready < 0 && errno != EINTR) return failed(name, "poll", errno);
@@ -159,17 +159,17 @@ Result<std::optional<ChildNote>> next_note(const SpawnSpec& spec,
 
 /// Waits until the child has become the stage or has said why it cannot: 0, or the errno for which it
 /// could not be pinned.
-Result<int> await_exec(const SpawnSpec& spec, int fd) {
-    const auto deadline = std::chrono::steady_clock::now() + spec.exec_limit;
+Result<int> await_exec(const std::string& name, int fd, std::chrono::milliseconds exec_limit) {
+    const auto deadline = std::chrono::steady_clock::now() + exec_limit;
     int pin_error = 0;
     for (;;) {
-        const Result<std::optional<ChildNote>> note = next_note(spec, fd, deadline);
+        const Result<std::optional<ChildNote>> note = next_note(name, fd, deadline, exec_limit);
         if (!note.ok()) return note.error();
         if (!note.value()) return pin_error;
         const auto [error, step] = *note.value();
         if (step != Affinity) {
             const auto index = static_cast<std::size_t>(step);
-            return failed(spec.name, index < kSteps.size() ? kSteps[index] : "exec", error);
+            return failed(name, index < kSteps.size() ? kSteps[index] : "exec", error);
         }
         pin_error = error;
     }
@@ -187,53 +187,63 @@ void kill_and_reap(pid_t pid) {
     for (int i = 0; i < 1'000 && ::waitpid(pid, nullptr, WNOHANG) == 0; ++i) ::usleep(1'000);
 }
 
+/// oom_score_adj: when memory runs out the process with the highest value dies first. A stage can be rebuilt and
+/// the conductor cannot.
+std::uint32_t death_penalty(OnDeath on_death) {
+    constexpr std::uint32_t kStagePenalty = 300;
+    constexpr std::uint32_t kDisposablePenalty = 500;
+    return on_death == OnDeath::RestartAlone ? kDisposablePenalty : kStagePenalty;
+}
+
 }  // namespace
 
-Result<Spawned> spawn_stage(const SpawnSpec& spec) {
-    if (!spec.cores.empty()) {
+Result<Spawned> spawn_stage(const ProcessSpec& process,
+                            const std::vector<std::string>& command,
+                            std::chrono::milliseconds exec_limit) {
+    if (!process.cores.empty()) {
         const Result<Machine> machine = read_machine();
         if (!machine.ok()) return machine.error();
         const Status allowed =
-            check_cores(machine.value(), spec.cores, "stage '" + spec.name + "'");
+            check_cores(machine.value(), process.cores, "stage '" + process.name + "'");
         if (!allowed.ok()) return allowed.error();
     }
     Result<std::pair<ControlSocket, ControlSocket>> sockets = ControlSocket::make_pair();
     if (!sockets.ok()) return sockets.error();
     auto& [ours, theirs] = sockets.value();
     OwnedFd control_watch{::fcntl(ours.fd(), F_DUPFD_CLOEXEC, 0)};
-    if (!control_watch) return failed(spec.name, "fcntl(F_DUPFD_CLOEXEC)", errno);
-    Result<Pipe> output = make_pipe(spec.name);
+    if (!control_watch) return failed(process.name, "fcntl(F_DUPFD_CLOEXEC)", errno);
+    Result<Pipe> output = make_pipe(process.name);
     if (!output.ok()) return output.error();
-    Result<Pipe> notes = make_pipe(spec.name);
+    Result<Pipe> notes = make_pipe(process.name);
     if (!notes.ok()) return notes.error();
     const OwnedFd null_in{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-    if (!null_in) return failed(spec.name, "open(/dev/null)", errno);
+    if (!null_in) return failed(process.name, "open(/dev/null)", errno);
 
-    std::vector<std::string> command = spec.command;
     const bool own = command.empty();
     const std::string path = own ? kOwnProgram : command.front();
+    std::vector<std::string> arguments = command;
     // The first word is its name in ps and top; tests and users find stages by it.
-    if (own) command = {"paceline: " + spec.name, kStageSubcommand};
-    command.insert(command.end(), {kControlFdOption, std::to_string(theirs.fd())});
+    if (own) arguments = {"paceline: " + process.name, kStageSubcommand};
+    arguments.insert(arguments.end(), {kControlFdOption, std::to_string(theirs.fd())});
     Plan plan{path.c_str(),
               own ? path_of_program() : nullptr,
               {},
-              mask_of(spec.cores),
+              mask_of(process.cores),
               ::getpid(),
               null_in.get(),
               output.value().write.get(),
               theirs.fd(),
               notes.value().write.get(),
-              std::to_string(spec.death_penalty)};
-    for (std::string& argument : command) plan.argv.push_back(argument.data());
+              std::to_string(death_penalty(process.on_death))};
+    for (std::string& argument : arguments) plan.argv.push_back(argument.data());
     plan.argv.push_back(nullptr);
 
     const pid_t pid = ::fork();
-    if (pid < 0) return failed(spec.name, "fork", errno);
+    if (pid < 0) return failed(process.name, "fork", errno);
     if (pid == 0) become_stage(plan);
 
     notes.value().write.reset();
-    const Result<int> started = await_exec(spec, notes.value().read.get());
+    const Result<int> started = await_exec(process.name, notes.value().read.get(), exec_limit);
     if (!started.ok()) {
         kill_and_reap(pid);
         return started.error();
@@ -243,7 +253,7 @@ Result<Spawned> spawn_stage(const SpawnSpec& spec) {
     if (!watched || ::fcntl(output.value().read.get(), F_SETFL, O_NONBLOCK) != 0) {
         const int error = errno;
         kill_and_reap(pid);
-        return failed(spec.name, watched ? "fcntl" : "pidfd_open", error);
+        return failed(process.name, watched ? "fcntl" : "pidfd_open", error);
     }
     return Spawned{pid,
                    std::move(pidfd),

@@ -23,17 +23,11 @@
 #include "ipc/base/result.hpp"
 #include "ipc/transport/owned_fd.hpp"
 #include "ipc/wire/control_socket.hpp"
+#include "runtime/loop/process_spec.hpp"
 
 namespace paceline {
 
-struct SpawnSpec {
-    std::string name;                  // for messages
-    std::vector<std::string> command;  // argv; empty: /proc/self/exe stage. The child's control
-                                       // descriptor is appended as "--control-fd N".
-    std::vector<int> cores;            // empty: the parent's
-    std::uint32_t death_penalty = 0;   // oom_score_adj: when memory runs out the highest dies first
-    std::chrono::milliseconds exec_limit{10'000};  // until the child runs the command
-};
+inline constexpr std::chrono::milliseconds kExecLimit{10'000};
 
 /// A started child. Not reaped by the destructor: the supervisor does that.
 struct Spawned {
@@ -45,10 +39,15 @@ struct Spawned {
     int pin_error = 0;      // errno of sched_setaffinity: the child runs on any core; 0: on its own
 };
 
+/// Of `process` its name, cores and on_death count. `command` is argv, with "--control-fd N" appended for the
+/// child's control descriptor; empty: /proc/self/exe stage. When memory runs out the kernel takes stages before
+/// this process, first those that restart alone.
 /// Errc::BadArgument for a core that does not exist or is not allowed here; Errc::System names
-/// the call that failed, also in the child before exec. A child that has not reached exec within the limit
+/// the call that failed, also in the child before exec. A child that has not reached exec within `exec_limit`
 /// is killed, which is Errc::System too.
-[[nodiscard]] Result<Spawned> spawn_stage(const SpawnSpec& spec);
+[[nodiscard]] Result<Spawned> spawn_stage(const ProcessSpec& process,
+                                          const std::vector<std::string>& command,
+                                          std::chrono::milliseconds exec_limit = kExecLimit);
 
 /// "exited with code 3", "was killed by signal 9 (Killed)". The arguments as from waitid(2).
 [[nodiscard]] std::string describe_exit(int code, int status);

@@ -13,9 +13,6 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSendLimit{10'000};
 constexpr std::size_t kRecordsMax = 64;  // incarnations whose telemetry blocks are kept
-// When memory runs out, a stage can be rebuilt and the conductor cannot.
-constexpr std::uint32_t kStagePenalty = 300;
-constexpr std::uint32_t kDisposablePenalty = 500;
 
 /// Keeps its telemetry block beyond its death.
 void remember(SupervisedRun& run, const SupervisedStage& stage) {
@@ -44,7 +41,7 @@ Micros micros_now() {
 }
 
 Status SupervisedRun::start(SupervisedStage& stage) {
-    const ChildSpec& spec = stage.spec;
+    const ProcessSpec& spec = stage.spec;
     JobRecords jobs{};
     if (stage.telemetry)
         jobs = inherited_jobs(stage.telemetry->snapshot(), stage.hung, options.start_limit);
@@ -61,13 +58,7 @@ Status SupervisedRun::start(SupervisedStage& stage) {
     stage.hung = false;
     stage.gone = false;
     remember(*this, stage);
-    const bool disposable = spec.on_death == OnDeath::RestartAlone;
-    const Status started =
-        node->start({.who = stage.who(),
-                     .name = spec.name,
-                     .command = options.command,
-                     .cores = spec.cores,
-                     .death_penalty = disposable ? kDisposablePenalty : kStagePenalty});
+    const Status started = node->start(stage.who(), spec, options.command);
     if (!started.ok()) return started;
     const std::vector<int> files{stage.telemetry_file.fd(), memory.board_fd()};
     // If the stage has died already, its exit report is the better error.

@@ -28,7 +28,7 @@ struct SupervisedStage {
         Micros at;
     };
 
-    ChildSpec spec;
+    ProcessSpec spec;
     Epoch epoch{1};
     State state = State::Loading;
     std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal

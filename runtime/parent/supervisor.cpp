@@ -33,7 +33,7 @@ public:
     ~Impl() { run_.node.reset(); }  // its events reach the other parts
 
     [[nodiscard]] Status open();
-    [[nodiscard]] Status start(std::span<const ChildSpec> children);
+    [[nodiscard]] Status start(std::span<const ProcessSpec> processes);
     [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
     [[nodiscard]] Result<Wiring> wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros);
     [[nodiscard]] Status shutdown();
@@ -75,10 +75,10 @@ Status Supervisor::Impl::open() {
     return run_.memory.open();
 }
 
-Status Supervisor::Impl::start(std::span<const ChildSpec> children) {
+Status Supervisor::Impl::start(std::span<const ProcessSpec> processes) {
     PACE_CHECK(run_.stages.all().empty(), "start() is called once");
-    run_.stages.reserve(children.size());
-    for (const ChildSpec& spec : children) {
+    run_.stages.reserve(processes.size());
+    for (const ProcessSpec& spec : processes) {
         if (spec.id == kConductor || run_.stages.find(spec.id) != nullptr) {
             return Error{Errc::BadArgument,
                          fmt::format("stage '{}': number {} is taken", spec.name, spec.id.value)};
@@ -135,7 +135,7 @@ Result<std::vector<control::Hello>> Supervisor::Impl::await_hellos() {
 }
 
 Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint32_t spin_micros) {
-    std::vector<ProcessSpec> processes{{kConductor, {kConductor}, 0}};
+    std::vector<ProcessSpec> processes{{.id = kConductor, .actors = {kConductor}}};
     std::vector<Recovery::Member> members;
     std::vector<std::vector<int>> cores;
     // One that could not be pinned runs on any core, and there are more of its kind.
@@ -143,8 +143,9 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
         cores.push_back(run_.pin_error == 0 ? stage.spec.cores : std::vector<int>{});
     const std::vector<bool> shared = cores_shared(cores);
     for (std::size_t i = 0; i < run_.stages.all().size(); ++i) {
-        const Stage& stage = run_.stages.all()[i];
-        processes.push_back({stage.spec.id, stage.spec.actors, shared[i] ? 0 : spin_micros});
+        Stage& stage = run_.stages.all()[i];
+        stage.spec.spin_micros = shared[i] ? 0 : spin_micros;
+        processes.push_back(stage.spec);
         members.push_back({stage.spec.id, stage.spec.name, stage.spec.on_death});
     }
     Result<WiringPlan> plan = WiringPlan::create(std::move(processes), {edges.begin(), edges.end()},
@@ -283,8 +284,8 @@ Result<std::unique_ptr<Supervisor>> Supervisor::create(SupervisorOptions options
     if (const Status opened = impl->open(); !opened.ok()) return opened.error();
     return std::unique_ptr<Supervisor>{new Supervisor{std::move(impl)}};
 }
-Status Supervisor::start(std::span<const ChildSpec> children) {
-    return impl_->start(children);
+Status Supervisor::start(std::span<const ProcessSpec> processes) {
+    return impl_->start(processes);
 }
 Result<std::vector<control::Hello>> Supervisor::await_hellos() {
     return impl_->await_hellos();

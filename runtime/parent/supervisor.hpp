@@ -35,20 +35,12 @@
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "runtime/loop/process_spec.hpp"
 #include "runtime/loop/wiring.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 #include "runtime/parent/recovery.hpp"
 
 namespace paceline {
-
-struct ChildSpec {
-    StageId id;                      // 1 or more; 0 is the conductor
-    std::string name;                // "draft", "segment-1": for messages and log prefixes
-    std::vector<int> cores;          // empty: not pinned
-    std::vector<std::byte> payload;  // of its Assign
-    OnDeath on_death = OnDeath::StopRun;
-    std::vector<StageId> actors;  // that share the process, `id` first; empty: just `id`
-};
 
 struct SupervisorOptions {
     std::chrono::milliseconds start_limit{120'000};  // from start() until all said Hello, and
@@ -83,8 +75,9 @@ public:
     [[nodiscard]] static Result<std::unique_ptr<Supervisor>> create(SupervisorOptions options);
     ~Supervisor() override;  // kills and reaps whatever is left
 
-    [[nodiscard]] Status start(std::span<const ChildSpec> children);
-    /// In the order of the children given to start().
+    /// Of the stages; without the conductor.
+    [[nodiscard]] Status start(std::span<const ProcessSpec> processes);
+    /// In the order of the processes given to start().
     [[nodiscard]] Result<std::vector<control::Hello>> await_hellos();
     /// Makes the channels, sends each stage its end, waits until all are Ready and returns the
     /// conductor's own end. `spin_micros` goes to every stage that shares no core; the

@@ -35,7 +35,7 @@ SimProcess::SimProcess(SimSite& site,
 SimProcess::~SimProcess() = default;
 
 std::string SimProcess::title() const {
-    return fmt::format("{}#{}", spec_.name, epoch_.value);
+    return fmt::format("{}#{}", spec_.process.name, epoch_.value);
 }
 
 // ---- life ----

@@ -44,9 +44,7 @@ struct SimBody {
 };
 
 struct SimProcessSpec {
-    ProcessSpec process;
-    std::string name;
-    OnDeath on_death = OnDeath::RebuildChain;
+    ProcessSpec process;  // cores and payload are not used here
     std::function<std::unique_ptr<SimBody>()> make;
     /// The kind of device. false: cores, on which a job occupies the loop, as in StageLoop: messages and
     /// timers wait until it has ended. true: a device beside the loop (a GPU): messages are handled during

@@ -54,12 +54,12 @@ void SimWorld::carry_out(const Recovery::Spawn& spawn) {
     Stage& home = stage(spawn.id);
     if (spawn.epoch <= home.newest) {
         violate(fmt::format("an incarnation of stage '{}' in epoch {} follows one in epoch {}",
-                            home.spec.name, spawn.epoch.value, home.newest.value));
+                            home.spec.process.name, spawn.epoch.value, home.newest.value));
     }
     home.newest = spawn.epoch;
     if (!at(home).ended() && !lingering_.contains(home.serial)) {
-        violate("a second incarnation of stage '" + home.spec.name + "' while " + at(home).title() +
-                " is alive");
+        violate("a second incarnation of stage '" + home.spec.process.name + "' while " +
+                at(home).title() + " is alive");
     }
     JobRecords before{};
     if (const SimJobs* jobs = at(home).jobs()) {
@@ -78,7 +78,7 @@ void SimWorld::carry_out(const Recovery::Spawn& spawn) {
 }
 
 void SimWorld::carry_out(const Recovery::Lost& lost) {
-    core_.tell([&] { return "lost " + stage(lost.id).spec.name + ": " + lost.why; });
+    core_.tell([&] { return "lost " + stage(lost.id).spec.process.name + ": " + lost.why; });
     to_conductor(SimUnwire{stage(lost.id).spec.process.actors});
 }
 

@@ -63,7 +63,7 @@ SimWorld::SimWorld(const SimOptions& options,
     core_.on_line = options_.on_line;
     std::vector<Recovery::Member> members;
     for (SimProcessSpec& spec : stages) {
-        members.push_back({spec.process.id, spec.name, spec.on_death});
+        members.push_back({spec.process.id, spec.process.name, spec.process.on_death});
         const auto hosts = [&actors = spec.process.actors](StageId actor) {
             return std::find(actors.begin(), actors.end(), actor) != actors.end();
         };
@@ -79,8 +79,7 @@ SimWorld::~SimWorld() = default;
 
 void SimWorld::start(Actor& conductor_actor) {
     PACE_CHECK(processes_.empty(), "a world is started once");
-    conductor_spec_.process = {.id = kConductor, .actors = {kConductor}};
-    conductor_spec_.name = "conductor";
+    conductor_spec_.process = {.id = kConductor, .actors = {kConductor}, .name = "conductor"};
     conductor_spec_.make = [&conductor_actor] {
         return std::make_unique<BorrowedBody>(conductor_actor);
     };
@@ -210,7 +209,7 @@ SimWorld::Stage& SimWorld::home_of(StageId actor) {
 }
 
 void SimWorld::excuse_loss(StageId actor) {
-    core_.tell([&] { return "excused: " + home_of(actor).spec.name; });
+    core_.tell([&] { return "excused: " + home_of(actor).spec.process.name; });
     recovery_->excuse(home_of(actor).spec.process.id);
 }
 

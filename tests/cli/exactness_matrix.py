@@ -28,7 +28,7 @@ from pathlib import Path
 
 from exactness_rows import (PROCESSES, Abilities, Factors, Row, check_covering, covering_array,
                             has_draft, processes_max, reshaped)
-from paceline_cli import BINARY, ROOT, demo_model, environment
+from paceline_cli import BINARY, demo_model, environment
 
 PROMPTS = Path(__file__).resolve().parent / "exactness_prompts.jsonl"
 SAMPLING = {"greedy": [], "seeded": ["--temp", "0.8", "--top-p", "0.95"]}
@@ -79,14 +79,16 @@ class Outcome:
 
 
 def methods() -> list[str]:
-    listed = subprocess.run([BINARY, "run", "--list-methods"], capture_output=True, text=True,
+    listed = subprocess.run([BINARY, "run", "--list-methods", "all"], capture_output=True, text=True,
                             check=True)
     names = [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     return sorted(name for name in names if name != "plain")
 
 
 def toml_of(method: str) -> str:
-    return (ROOT / "configs" / f"{method}.toml").read_text()
+    """The method's settings with those that its file extends."""
+    return subprocess.run([BINARY, "run", "--method", method, "--print-config"], capture_output=True, text=True,
+                          check=True).stdout
 
 
 def matrix_factors(names: list[str]) -> Factors:

@@ -5,9 +5,9 @@ import unittest
 
 from deeper_model import write_deeper
 from exactness_matrix import (Task, edge_factors, matrix_factors, methods, row_text, run_check,
-                              run_row, table)
+                              run_row, table, toml_of)
 from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, processes_max, reshaped
-from paceline_cli import BINARY, ROOT, CliTest, TINY
+from paceline_cli import BINARY, CliTest, TINY
 
 LAYERS = 6  # a process and an exit for each of four segments, and sub-layers to search among
 # Its draft is that of pearl-layerskip, its stages are those of fold-skip: exactness_matrix.py runs it.
@@ -38,27 +38,27 @@ class Rows(unittest.TestCase):
 
 class Shapes(unittest.TestCase):
     def test_four_stages_in_two_processes_are_those_that_propose_and_those_that_verify(self):
-        text = reshaped((ROOT / "configs" / "four-stages.toml").read_text(), 2)
+        text = reshaped(toml_of("four-stages"), 2)
         blocks = {block.split('"')[1]: block for block in text.split("[[stage]]\n")[1:]}
         self.assertEqual(list(blocks), ["draft", "correct", "segment-1", "segment-2"])
         for name, process in (("draft", 0), ("correct", 0), ("segment-1", 1), ("segment-2", 1)):
             self.assertIn(f'process = "p{process}"', blocks[name])
 
     def test_what_a_method_is_stays_when_its_segments_are_split(self):
-        fold = reshaped((ROOT / "configs" / "fold.toml").read_text(), 4)
+        fold = reshaped(toml_of("fold"), 4)
         self.assertEqual(fold.count('role = "early-verify"'), 1)
         self.assertEqual(fold.count('role = "final-verify"'), 1)
         self.assertIn("exit_alternatives = 4", fold)
-        ada = reshaped((ROOT / "configs" / "adadecode.toml").read_text(), 2)
+        ada = reshaped(toml_of("adadecode"), 2)
         self.assertEqual(ada.count("exit = true"), 3, "after each of four segments but the last")
         self.assertFalse(has_draft(ada))
         self.assertTrue(has_draft(fold))
 
     def test_a_target_that_drafts_for_itself_needs_its_exit_or_all_layers_in_the_first_process(self):
-        most = {name: processes_max((ROOT / "configs" / f"{name}.toml").read_text())
+        most = {name: processes_max(toml_of(name))
                 for name in ("layerskip", "adaspeed", "draft-verify", "swift", "clasp", "fold")}
         self.assertEqual(most, {"layerskip": 3, "adaspeed": 3, "draft-verify": 1, "swift": 1, "clasp": 1, "fold": 4})
-        split = reshaped((ROOT / "configs" / "layerskip.toml").read_text(), 2)
+        split = reshaped(toml_of("layerskip"), 2)
         self.assertEqual((split.count("[[stage]]"), split.count("[self_draft]")), (2, 1))
 
 
@@ -87,7 +87,7 @@ class Exactness(CliTest):
     def test_a_check_that_fails_or_has_other_processes_does_not_pass_for_equal(self):
         task = self.task()
         path = self.folder / "one.toml"
-        path.write_text(reshaped((ROOT / "configs" / "pearl.toml").read_text(), 1, 1))
+        path.write_text(reshaped(toml_of("pearl"), 1, 1))
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text(json.dumps({"prompt": "one two one two"}) + "\n")
         command = [BINARY, "check", "-m", task.model, "--config", str(path), "-t", "1", "-n", "4",

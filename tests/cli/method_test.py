@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gguf_vocabulary
 from deeper_model import write_deeper
-from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, demo_model, environment, needs_demo_model
+from paceline_cli import BINARY, CliTest, PROMPT, TINY, demo_model, environment, needs_demo_model, paceline
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 SKIPPING = ("draft-verify", "swift", "clasp", "pearl-skip", "fold-skip", "pearl-clasp", "fold-clasp", "pearl-swift",
@@ -17,10 +17,42 @@ SKIPPING = ("draft-verify", "swift", "clasp", "pearl-skip", "fold-skip", "pearl-
 class Methods(CliTest):
     def names(self) -> list[str]:
         """The pipelines; a line that goes on with a summary begins with a space."""
-        lines = self.run_ok("run", "--list-methods").splitlines()
+        lines = self.run_ok("run", "--list-methods", "all").splitlines()
         names = [line.split()[0] for line in lines if not line.startswith(" ")]
         self.assertEqual(names[0], "plain")
         return names[1:]
+
+    def test_the_families_hold_every_method_once(self):
+        words = self.run_ok("run", "--list-methods").replace(",", " ").split()
+        for name in self.names():
+            self.assertEqual(words.count(name), 1, name)
+
+    def test_a_family_is_not_listed_by_its_name(self):
+        done = paceline("run", "--list-methods", "fold")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--list-methods: must be all or left out, not 'fold'", done.stderr)
+
+    def test_a_file_that_extends_a_method_runs_as_the_file_that_is_printed_of_it(self):
+        own = self.folder / "own.toml"
+        own.write_text('extends = "pearl"\n[draft]\nsource = "prompt-lookup"\ngamma = 5\n')
+        printed = self.folder / "printed.toml"
+        printed.write_text(self.run_ok("run", "--config", str(own), "--print-config"))
+        self.assertNotIn("extends", printed.read_text())
+        self.assertIn("gamma = 5\n", printed.read_text())
+        self.assertIn('pace = "ahead"\n', printed.read_text())
+        args = ["-p", PROMPT, "-n", "20"]
+        for file in (own, printed):
+            self.assertEqual(self.generate("--config", str(file), *args)[1], self.generate(*args)[1])
+
+    def test_an_error_in_an_extended_file_names_that_file(self):
+        base = self.folder / "base.toml"
+        base.write_text('extends = "pearl"\n[draft]\ngamma = 99\n')
+        own = self.folder / "own.toml"
+        own.write_text('extends = "base.toml"\n')
+        for command in ("run", "check"):
+            done = paceline(command, "-m", TINY, "--config", str(own), "-n", "1")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{base}:3: [draft] gamma = 99 must be", done.stderr.decode())
 
     def figures(self, *args: str, model: str = TINY) -> tuple[str, dict]:
         """What stderr says of a run, and its --stats."""
@@ -139,9 +171,7 @@ class Methods(CliTest):
     def self_draft_run(self, model: str, method: str, *settings: str) -> tuple[str, dict]:
         """A run of 60 tokens that always drafts, with the figures."""
         config = self.folder / f"{method}.toml"
-        text = (ROOT / "configs" / f"{method}.toml").read_text().replace(
-            "[self_draft]\n", "\n".join(["[self_draft]", "auto_off = false", *settings]) + "\n")
-        config.write_text(text)
+        config.write_text("\n".join([f'extends = "{method}"', "[self_draft]", "auto_off = false", *settings]) + "\n")
         return self.figures("--config", str(config), "-n", "60", "--figures", model=model)
 
     def test_the_figures_of_a_target_that_drafts_for_itself_agree_with_one_another(self):

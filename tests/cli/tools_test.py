@@ -70,7 +70,7 @@ class Inspect(CliTest):
         self.assertNotIn("with parts", out)
         self.assertRegex(out, "\nnot possible  adadecode: .*layers")  # four segments; the tiny model has two layers
         methods = json.loads(self.run_ok("inspect", TINY, "-o", "json"))["methods"]
-        names = [line.split()[0] for line in self.run_ok("run", "--list-methods").splitlines() if line[0] != " "]
+        names = [line.split()[0] for line in self.run_ok("run", "--list-methods", "all").splitlines() if line[0] != " "]
         self.assertEqual({"plain", *methods}, set(names))
         for name, method in methods.items():
             self.assertEqual(method["fits"], method["refusal"] == "", name)

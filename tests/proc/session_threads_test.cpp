@@ -77,7 +77,7 @@ TEST_CASE("orders and cancellations may come from other threads, during a run an
     const ModelFile file = ModelFile::open(options.model).value();
     const PipelineConfig config = parse_pipeline_config(kTwoSegments, "test.toml").value();
     auto session = PipelineSession::open(
-                       file, options, config,
+                       file, options, {config},
                        {.log = &log, .told = {.table = false, .remarks = false}, .requests = 3})
                        .value();
     const std::thread::id runner = std::this_thread::get_id();

@@ -68,9 +68,11 @@ struct Pipeline {
         std::vector<SimProcessSpec> made;
         for (const StageId id : toy_actors(plan)) {
             const bool disposable = id == toy_draft(plan);
-            made.push_back({.process = {.id = id, .actors = {id}},
-                            .name = toy_name(plan, id),
-                            .on_death = disposable ? OnDeath::RestartAlone : OnDeath::RebuildChain,
+            made.push_back({.process = {.id = id,
+                                        .actors = {id},
+                                        .name = toy_name(plan, id),
+                                        .on_death = disposable ? OnDeath::RestartAlone
+                                                               : OnDeath::RebuildChain},
                             .make = [this, id] {
                                 return std::make_unique<ToyProcess>(make_toy_actor(plan, id),
                                                                     [this, id] { poisoned(id); });

@@ -81,14 +81,17 @@ struct Pipeline {
         std::vector<SimProcessSpec> specs;
         for (int i = 1; i <= segments; ++i) {
             const StageId id{static_cast<std::uint16_t>(i)};
-            specs.push_back({.process = {.id = id, .actors = {id}},
-                             .name = "segment-" + std::to_string(i),
+            specs.push_back({.process = {.id = id,
+                                         .actors = {id},
+                                         .name = "segment-" + std::to_string(i),
+                                         .on_death = OnDeath::RebuildChain},
                              .make = [this, i] { return make_segment(i); }});
         }
         if (!drafts()) return specs;
-        specs.push_back({.process = {.id = kDraft, .actors = {kDraft}},
-                         .name = "draft",
-                         .on_death = OnDeath::RestartAlone,
+        specs.push_back({.process = {.id = kDraft,
+                                     .actors = {kDraft},
+                                     .name = "draft",
+                                     .on_death = OnDeath::RestartAlone},
                          .make = [this] { return make_draft(); }});
         return specs;
     }

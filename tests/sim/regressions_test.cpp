@@ -51,8 +51,10 @@ struct Chain {
     [[nodiscard]] std::vector<SimProcessSpec> processes() const {
         std::vector<SimProcessSpec> made;
         for (const StageId id : toy_actors(plan)) {
-            made.push_back({.process = {.id = id, .actors = {id}},
-                            .name = "segment-" + std::to_string(id.value),
+            made.push_back({.process = {.id = id,
+                                        .actors = {id},
+                                        .name = "segment-" + std::to_string(id.value),
+                                        .on_death = OnDeath::RebuildChain},
                             .make = [this, id] {
                                 return std::make_unique<ToyProcess>(make_toy_actor(plan, id));
                             }});

@@ -54,7 +54,7 @@ void add_poison(SimRandom& random, SimScenario& scenario) {
     // A draft in a process of its own is done without for that request, and for no other.
     const bool has_draft = std::any_of(
         scenario.processes.begin(), scenario.processes.end(),
-        [](const SimProcessSpec& spec) { return spec.on_death == OnDeath::RestartAlone; });
+        [](const SimProcessSpec& spec) { return spec.process.on_death == OnDeath::RestartAlone; });
     if (!has_draft || !random.chance(50)) return;
     scenario.poison_kills = toy_draft(scenario.plan);
     // The answer lasts for many restarts.

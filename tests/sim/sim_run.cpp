@@ -240,7 +240,7 @@ private:
     /// The draft, if it has a process of its own.
     [[nodiscard]] std::optional<StageId> lone_draft() const {
         for (const SimProcessSpec& spec : scenario_.processes) {
-            if (spec.on_death == OnDeath::RestartAlone) return spec.process.id;
+            if (spec.process.on_death == OnDeath::RestartAlone) return spec.process.id;
         }
         return std::nullopt;
     }

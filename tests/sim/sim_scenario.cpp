@@ -343,10 +343,12 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
     const std::optional<StageId> draft = toy_draft(scenario.plan);
     for (const std::vector<StageId>& home : toy_homes(scenario.plan)) {
         SimProcessSpec spec;
-        spec.process = {.id = home.front(), .actors = home};
         const bool disposable = home.size() == 1 && home.front() == draft;
-        spec.name = disposable ? "draft" : "segment-" + std::to_string(home.front().value);
-        spec.on_death = disposable ? OnDeath::RestartAlone : OnDeath::RebuildChain;
+        spec.process = {
+            .id = home.front(),
+            .actors = home,
+            .name = disposable ? "draft" : "segment-" + std::to_string(home.front().value),
+            .on_death = disposable ? OnDeath::RestartAlone : OnDeath::RebuildChain};
         spec.handlers_during_jobs = random.chance(33);
         spec.make = [parts, home, draft, on_poison = scenario.on_poison] {
             auto body = std::make_unique<ToyBody>();

@@ -198,15 +198,16 @@ Result<Verdict> soak(const SoakPlan& plan) {
     if (!file) return file.error();
     Result<PipelineConfig> config = method_config(plan.method);
     if (!config) return config.error();
-    if (Status s = use_parts(config.value(), {.option = kNoParts, .folders = {}}, file.value()); !s)
-        return s.error();
+    const Result<ResolvedConfig> pipeline =
+        use_parts(std::move(config).value(), {.option = kNoParts, .folders = {}}, file.value());
+    if (!pipeline) return pipeline.error();
     Result<RunLog> log = RunLog::open({}, plan.verbose);
     if (!log) return log.error();
     const Result<std::unique_ptr<Generator>> oracle =
         make_plain_generator(file.value(), options, Show::No);
     if (!oracle) return oracle.error();
     Result<std::unique_ptr<PipelineSession>> session =
-        PipelineSession::open(file.value(), options, config.value(),
+        PipelineSession::open(file.value(), options, pipeline.value(),
                               {.log = &log.value(),
                                .told = {.table = false, .remarks = false},
                                .requests = plan.streams});

@@ -23,8 +23,8 @@ std::string layer_of(const std::string& name, std::string_view suffix) {
 
 /// The parts of a fused matrix of `rule`; empty: it has not their rows.
 std::vector<ShardTensor> split_parts(const ShardTensor& fused,
-                                  const FusedRule& rule,
-                                  const ModelConfig& config) {
+                                     const FusedRule& rule,
+                                     const ModelConfig& config) {
     const StoredTensor& tensor = fused.tensor;
     const std::string layer = layer_of(tensor.name, rule.suffix);
     if (tensor.shape.size() != 2 || tensor.shape[0] <= 0) return {};

@@ -20,11 +20,11 @@ std::optional<ToyAssignment> decode_toy(std::span<const std::byte> payload) {
     return assignment;
 }
 
-std::vector<ChildSpec> toy_children(const ToyPlan& plan,
-                                    std::span<const ToyFaultOf> faults,
-                                    PlantedBug bug) {
+std::vector<ProcessSpec> toy_children(const ToyPlan& plan,
+                                      std::span<const ToyFaultOf> faults,
+                                      PlantedBug bug) {
     const std::optional<StageId> draft = toy_draft(plan);
-    std::vector<ChildSpec> children;
+    std::vector<ProcessSpec> children;
     for (const std::vector<StageId>& home : toy_homes(plan)) {
         ToyAssignment assignment{plan, {}, bug};
         std::size_t count = 0;
@@ -32,7 +32,7 @@ std::vector<ChildSpec> toy_children(const ToyPlan& plan,
             if (fault.process == home.front()) assignment.faults.at(count++) = fault.fault;
         }
         const bool disposable = home.size() == 1 && home.front() == draft;
-        ChildSpec child;
+        ProcessSpec child;
         child.id = home.front();
         child.name = toy_name(plan, home.front());
         child.payload = encode_toy(assignment);

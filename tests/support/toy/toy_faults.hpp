@@ -62,8 +62,8 @@ struct ToyFaultOf {
 };
 /// The children that a supervisor starts, each with what it is to do wrong. Segments are rebuilt
 /// when they die, drafts restarted alone. The bug is planted in all of them.
-[[nodiscard]] std::vector<ChildSpec> toy_children(const ToyPlan& plan,
-                                                  std::span<const ToyFaultOf> faults = {},
-                                                  PlantedBug bug = PlantedBug::None);
+[[nodiscard]] std::vector<ProcessSpec> toy_children(const ToyPlan& plan,
+                                                    std::span<const ToyFaultOf> faults = {},
+                                                    PlantedBug bug = PlantedBug::None);
 
 }  // namespace paceline::testing

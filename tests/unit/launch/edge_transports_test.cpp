@@ -143,10 +143,10 @@ TEST_CASE("a word that is no transport is refused with the ones that are") {
 TEST_CASE("a process is told whether tensors of its edges lie on its GPU") {
     const PipelineConfig config = config_of(kGpu0, kGpu1);
     const Placement placement = place(config, 4, {0, 1}).value();
-    SharedOrders orders{.edges = edges_of(placement, config, {.dim = 8})};
+    CommonAssignment common{.edges = edges_of(placement, config, {.dim = 8})};
     const auto told = [&](std::size_t process) {
         const StageAssignment made =
-            assignment_of(placement.processes[process], placement, config, orders);
+            assignment_of(placement.processes[process], placement, config, common);
         const StageAssignment read = decode_assignment(encode(made)).value();
         CHECK(read.tensors_on_device == made.tensors_on_device);
         return read.tensors_on_device;
@@ -154,7 +154,7 @@ TEST_CASE("a process is told whether tensors of its edges lie on its GPU") {
     CHECK_FALSE(told(0));
     CHECK_FALSE(told(1));
     const GpuMachine machine = machine_of(LinkKind::Peer);
-    REQUIRE(choose_transports(orders.edges, placement, config, {machine, kAll}).ok());
+    REQUIRE(choose_transports(common.edges, placement, config, {machine, kAll}).ok());
     CHECK(told(0));
     CHECK(told(1));
 }

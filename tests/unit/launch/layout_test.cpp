@@ -105,11 +105,11 @@ TEST_CASE("pools and rings between segments have room for the largest batch, oth
             assignment_of(placed.processes.front(), placed, config, {});
         CHECK(assignment.dispatch.prefill_rows == one.prefill);
         CHECK(assignment.dispatch.batch_rows() == one.rows);
-        for (const StageDuty& duty : assignment.duties) CHECK(duty.rows_max == one.rows);
+        for (const StageSpec& spec : assignment.stages) CHECK(spec.rows_max == one.rows);
         const Result<StageAssignment> sent = decode_assignment(encode(assignment));
         REQUIRE(sent);
         CHECK(sent.value().dispatch.prefill_rows == one.prefill);
-        CHECK(sent.value().duties.back().rows_max == one.rows);
+        CHECK(sent.value().stages.back().rows_max == one.rows);
         for (const EdgeSpec& edge : edges_of(placed, config, {.dim = 64})) {
             const bool batches = edge.tensor_slots > 0;
             CHECK(edge.frame_bytes == frame_bytes_for(batches ? one.rows : kVerifyRowsMax));
@@ -262,7 +262,7 @@ TEST_CASE("a request is waited for longer than the supervisor takes to replace s
     CHECK(conductor_plan(two_and_a_draft(), supervision).progress.floor == Micros{0});
 }
 
-TEST_CASE("every process gets the policy of its stages and its own duties") {
+TEST_CASE("every process gets the policy of its stages and its own stages") {
     const PipelineConfig config = parse_pipeline_config(kTwoAndADraft, "x.toml").value();
     const auto children =
         children_of(two_and_a_draft(), config, {.usable_cores = 2, .kv_slots = 100});

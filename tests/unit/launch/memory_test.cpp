@@ -73,7 +73,7 @@ TEST_CASE("what is planned for a segment with exit heads, and for a draft, is wh
     options.kv_slots = 64;
     options.rows_max = 64;
     const Placement placement = place(config, file.value().config().layers, {0}).value();
-    Result<DraftBackend> draft = plan_draft_backend(*config.draft, file.value(), options);
+    Result<DraftBackend> draft = plan_draft_backend(*config.draft, {}, file.value(), options);
     REQUIRE(draft.ok());
     const CpuOptions draft_options = draft.value().options;
     const std::optional<DraftBackend> of_draft = std::move(draft).value();
@@ -112,7 +112,7 @@ TEST_CASE("a draft that skips layers has them in memory only where it reads the 
                                               keys,
                                           "x.toml")
                                           .value();
-        DraftBackend draft = plan_draft_backend(*config.draft, file, options).value();
+        DraftBackend draft = plan_draft_backend(*config.draft, {}, file, options).value();
         const MemoryNeed need = plan_backend(file, draft.options, "draft");
         const auto backend = make_cpu_backend(file, draft.options).value();
         CHECK(need.weight_bytes == backend->memory_use().weight_bytes);
@@ -263,7 +263,7 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     StageAssignment assignment;
     assignment.model.model = "/models/x.gguf";
     assignment.model.lora = "/models/early-exit.safetensors";
-    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}},
+    assignment.stages = {{StageId{1}, StageRole::Segment, {0, 7}},
                          {StageId{3}, StageRole::Draft, {}, false, Device{1}}};
     assignment.cores = {1, 3};
     assignment.verbose = true;
@@ -272,11 +272,11 @@ TEST_CASE("an assignment comes out of its bytes as it went in, and shorter bytes
     REQUIRE(back.ok());
     CHECK(back.value().model.model == "/models/x.gguf");
     CHECK(back.value().model.lora == "/models/early-exit.safetensors");
-    REQUIRE(back.value().duties.size() == 2);
-    CHECK(back.value().duties[0].layers == LayerRange{0, 7});
-    CHECK(back.value().duties[1].id == StageId{3});
-    CHECK(back.value().duties[0].device == Device{});
-    CHECK(back.value().duties[1].device == Device{1});
+    REQUIRE(back.value().stages.size() == 2);
+    CHECK(back.value().stages[0].layers == LayerRange{0, 7});
+    CHECK(back.value().stages[1].id == StageId{3});
+    CHECK(back.value().stages[0].device == Device{});
+    CHECK(back.value().stages[1].device == Device{1});
     CHECK(back.value().cores == std::vector{1, 3});
     CHECK(back.value().verbose);
     for (std::size_t length = 0; length < bytes.size(); ++length) {

@@ -114,7 +114,7 @@ TEST_CASE("a draft model takes the place of whatever stood in for it, and only t
     CHECK(use_draft_model(both, "small.gguf").ok());
     CHECK(source_text(*both.draft) == "prompt-lookup+model");
     CHECK(both.draft->model_file == "small.gguf");
-    CHECK(parts_text(both, place(both, 30, {0}).value()).empty());
+    CHECK(parts_text({both}, place(both, 30, {0}).value()).empty());
     PipelineConfig none = method_config("adadecode").value();
     CHECK(contains(use_draft_model(none, "x").error().what, "no stage with role = \"draft\""));
 }
@@ -343,16 +343,20 @@ TEST_CASE("every method's assignments come out of their bytes as they went in") 
         const Placement placed = place(config, 30, {0, 1}).value();
         for (const PlacedProcess& process : placed.processes) {
             const StageAssignment sent =
-                assignment_of(process, placed, config, {.model = {.model = "x.gguf"}});
+                assignment_of(process, placed, config,
+                              {.model = {.model = "x.gguf"},
+                               .parts = {.draft = "d.gguf", .heads = "heads.safetensors"}});
             const std::vector<std::byte> bytes = encode(sent);
             const Result<StageAssignment> got = decode_assignment(bytes);
             REQUIRE(got.ok());
             CHECK(encode(got.value()) == bytes);
+            CHECK(got.value().parts.draft == "d.gguf");
+            CHECK(got.value().parts.heads == "heads.safetensors");
             CHECK(got.value().dispatch.proposal_wait == sent.dispatch.proposal_wait);
             CHECK(got.value().draft.growth.exit_alternatives ==
                   sent.draft.growth.exit_alternatives);
             REQUIRE(got.value().exit.has_value() == config.exit.has_value());
-            if (config.exit) CHECK(got.value().exit->gate == config.exit->gate);
+            if (config.exit) CHECK(got.value().exit->options.gate == config.exit->options.gate);
             CHECK(!decode_assignment(std::span{bytes}.first(bytes.size() - 1)).ok());
         }
     }
@@ -360,7 +364,7 @@ TEST_CASE("every method's assignments come out of their bytes as they went in") 
 
 TEST_CASE("an assignment with a value out of its range is refused by the field's name") {
     StageAssignment assignment;
-    assignment.duties = {{StageId{1}, StageRole::Segment, {0, 7}}};
+    assignment.stages = {{StageId{1}, StageRole::Segment, {0, 7}}};
     assignment.exit.emplace();
     CHECK(decode_assignment(encode(assignment)).ok());
     const auto refusal = [&](auto change) {
@@ -376,12 +380,12 @@ TEST_CASE("an assignment with a value out of its range is refused by the field's
                    "gamma = 33, must be a whole number from 1 to 32"));
     CHECK(
         contains(refusal([](A& a) { a.draft.growth.draft_reach_min = -1.0F; }), "reach_min = -1,"));
-    CHECK(contains(refusal([](A& a) { a.exit->top = 9; }), "top = 9,"));
+    CHECK(contains(refusal([](A& a) { a.exit->options.top = 9; }), "top = 9,"));
     CHECK(contains(refusal([](A& a) { a.exit->head = static_cast<ExitHead>(4); }), "head = 4,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.rows_max = 0; }), "rows_max = 0,"));
     CHECK(contains(refusal([](A& a) { a.dispatch.prefill_rows = 513; }), "prefill_rows = 513,"));
-    CHECK(contains(refusal([](A& a) { a.duties[0].rows_max = 63; }), "rows = 63,"));
-    CHECK(contains(refusal([](A& a) { a.duties[0].id = StageId{0}; }), "id = 0,"));
+    CHECK(contains(refusal([](A& a) { a.stages[0].rows_max = 63; }), "rows = 63,"));
+    CHECK(contains(refusal([](A& a) { a.stages[0].id = StageId{0}; }), "id = 0,"));
     CHECK(contains(refusal([](A& a) { a.segments = 65; }), "segments = 65,"));
     CHECK(contains(refusal([](A& a) { a.cores = {0, -1}; }), "core = -1,"));
     CHECK(contains(refusal([](A& a) { a.model.dtype = std::string(5000, 'x'); }), "a count over"));
@@ -411,7 +415,7 @@ TEST_CASE("exit heads are the target's own, a short list of it, or the same nois
     model.dim = 8;
     model.vocab_size = 100;
     constexpr ExitPlace kBehind2{.last_layer = 2, .at_exit = true};
-    ExitConfig exit{.sends_candidates = true};
+    ExitConfig exit{.options = {.sends_candidates = true}};
     const ExitHeads lens = exit_heads(exit, model, {}, kBehind2, {StageId{3}});
     CHECK(lens.final_head);
     CHECK(lens.heads.empty());

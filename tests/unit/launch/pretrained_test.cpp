@@ -35,14 +35,14 @@ PipelineConfig config_of(const std::string& draft, const std::string& exit = "")
     return std::move(config).value();
 }
 
-PipelineConfig resolved(PipelineConfig config, const PartsSearch& search, const ModelFile& target) {
-    const Status s = use_parts(config, search, target);
-    if (!s.ok()) FAIL(s.error().what);
-    return config;
+ResolvedConfig resolved(PipelineConfig config, const PartsSearch& search, const ModelFile& target) {
+    Result<ResolvedConfig> found = use_parts(std::move(config), search, target);
+    if (!found.ok()) FAIL(found.error().what);
+    return std::move(found).value();
 }
 
-std::string text_of(const PipelineConfig& config) {
-    return parts_text(config, place(config, 2, {0}).value());
+std::string text_of(const ResolvedConfig& pipeline) {
+    return parts_text(pipeline, place(pipeline.config, 2, {0}).value());
 }
 
 std::unique_ptr<CpuBackend> backend_of(const ModelFile& file, const CpuOptions& options) {
@@ -79,21 +79,45 @@ TEST_CASE("a trained draft has the size that was asked for, or the one that ther
     const PartsSearch search{.option = "", .folders = {"/nowhere", folder.path().string()}};
     const PipelineConfig small = config_of("source = \"trained\"\n");
     const PipelineConfig deep = config_of("source = \"prompt-lookup+trained\"\nsize = \"deep\"\n");
-    CHECK(source_text(*resolved(small, search, target).draft) == "prompt-lookup");
+    CHECK(source_text(*resolved(small, search, target).config.draft) == "prompt-lookup");
     draft_of(target, kTokens).write(folder.path() / "draft-deep.safetensors");
-    CHECK(contains(resolved(small, search, target).draft->model_file, "draft-deep"));
+    CHECK(contains(resolved(small, search, target).parts.files.draft, "draft-deep"));
     draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
-    const PipelineConfig found = resolved(small, search, target);
-    CHECK(contains(found.draft->model_file, "draft-small"));
-    CHECK(found.draft->part_tokens == 5);
+    const ResolvedConfig found = resolved(small, search, target);
+    CHECK(contains(found.parts.files.draft, "draft-small"));
+    CHECK(found.parts.draft_tokens == 5);
     CHECK(contains(text_of(found), "trained draft: 2 layers, a head of 5 tokens, "));
-    CHECK(contains(resolved(deep, search, target).draft->model_file, "draft-deep"));
-    CHECK(source_text(*resolved(deep, search, target).draft) == "prompt-lookup+trained");
-    CHECK(
-        !resolved(small, {.option = "none", .folders = search.folders}, target).draft->computes());
+    CHECK(contains(resolved(deep, search, target).parts.files.draft, "draft-deep"));
+    CHECK(source_text(*resolved(deep, search, target).config.draft) == "prompt-lookup+trained");
+    const ResolvedConfig none =
+        resolved(small, {.option = "none", .folders = search.folders}, target);
+    CHECK(!none.config.draft->computes());
+    CHECK(none.parts.draft_missing);
+    CHECK(none.parts.files.draft.empty());
     CHECK(contains(resolved(small, {.option = folder.path().string(), .folders = {}}, target)
-                       .draft->model_file,
+                       .parts.files.draft,
                    "draft-small"));
+}
+
+TEST_CASE("a configuration is the one of the file after its parts were found, but for a stand-in") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
+    heads_of(target, {1}, 1, kTokens).write(folder.path() / "heads.safetensors");
+    const PartsSearch search{.option = "", .folders = {folder.path().string()}};
+    const PipelineConfig written = config_of("source = \"trained\"\n", "ahead = 1\n");
+    const ResolvedConfig found = resolved(written, search, target);
+    CHECK(found.config.draft->model == DraftModelKind::Trained);
+    CHECK(found.config.draft->model_file.empty());
+    CHECK(found.config.exit->part.empty());
+    CHECK(found.parts.files.heads == (folder.path() / "heads.safetensors").string());
+    CHECK(found.parts.head_behind(1, ExitHead::Adapter) == ExitHead::Trained);
+    CHECK(found.parts.head_behind(2, ExitHead::Adapter) == ExitHead::LogitLens);
+    CHECK(found.parts.ahead_heads == 1);
+    const std::string named = (folder.path() / "draft-small.safetensors").string();
+    const PipelineConfig own = config_of("source = \"trained\"\npart = \"" + named + "\"\n");
+    CHECK(resolved(own, {.option = "", .folders = {}}, target).parts.files.draft == named);
+    CHECK(resolved(own, {.option = "none", .folders = {}}, target).parts.draft_missing);
 }
 
 TEST_CASE("every method resolves without parts to what stood in before, and can be set to it") {
@@ -108,9 +132,10 @@ TEST_CASE("every method resolves without parts to what stood in before, and can 
         {"prompt-lookup+draft", "prompt-lookup+first-layers"}};
     for (const auto& [method, source] : cases) {
         CAPTURE(method);
-        const PipelineConfig config = resolved(method_config(method).value(), {}, target);
-        CHECK(source_text(*config.draft) == source);
-        CHECK(contains(parts_text(config, place(config, 30, {0}).value()), "no trained draft"));
+        const ResolvedConfig found = resolved(method_config(method).value(), {}, target);
+        CHECK(source_text(*found.config.draft) == source);
+        CHECK(
+            contains(parts_text(found, place(found.config, 30, {0}).value()), "no trained draft"));
     }
     const PipelineConfig set =
         config_of("source = \"first-layers\"\nsize = \"deep\"\nlayers = 1\n");
@@ -122,8 +147,7 @@ TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its 
     const ModelFile target = open_fixture("tiny-chat");
     const PartsSearch search{.option = "", .folders = {folder.path().string()}};
     const auto behind = [&](const std::string& exit) {
-        const PipelineConfig config = resolved(config_of("", exit), search, target);
-        return text_of(config);
+        return text_of(resolved(config_of("", exit), search, target));
     };
     CHECK(contains(behind(""), "no trained exit for this model after layer 1"));
     heads_of(target, {2}, 2, kTokens).write(folder.path() / "heads.safetensors");
@@ -136,7 +160,7 @@ TEST_CASE("an exit takes the adapter, the head or the logit lens, whichever its 
     CHECK(contains(behind("head = \"logit-lens\"\n"), "logit lens"));
     CHECK(contains(behind("ahead = 3\n"), "no trained look-ahead heads for this model beyond 2"));
     const std::string adapter = (folder.path() / "adapter.safetensors").string();
-    PipelineConfig wrong = config_of("", "part = \"" + adapter + "\"\n");
+    const PipelineConfig wrong = config_of("", "part = \"" + adapter + "\"\n");
     CHECK(contains(use_parts(wrong, search, target).error().what,
                    "is a part \"adapter\", wanted is \"heads\""));
 }
@@ -145,23 +169,24 @@ TEST_CASE("exit heads are those of the part, and of the layer") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
     heads_of(target, {1}, 1, kTokens, 0.25F).write(folder.path() / "heads.safetensors");
-    const PipelineConfig config = resolved(
+    const ResolvedConfig found = resolved(
         config_of("", "ahead = 2\n"), {.option = folder.path().string(), .folders = {}}, target);
-    const ExitParts parts = open_exit_parts(*config.exit, target).value();
+    const ExitConfig& settings = *found.config.exit;
+    const ExitParts parts = open_exit_parts(settings, found.parts.files, target).value();
     const ExitPlace exit{.last_layer = 1, .at_exit = true};
-    const ExitHeads first = exit_heads(*config.exit, target.config(), parts, exit, {});
+    const ExitHeads first = exit_heads(settings, target.config(), parts, exit, {});
     REQUIRE(first.heads.size() == 1);
     CHECK(!first.final_head);
     CHECK(first.options->head == HeadId{1});
     CHECK(first.heads[0].transform[0] == 0.25F);
     CHECK(first.heads[0].tokens == kTokens);
     const ExitPlace last{.last_layer = 2, .last = true};
-    const ExitHeads ahead = exit_heads(*config.exit, target.config(), parts, last, {});
+    const ExitHeads ahead = exit_heads(settings, target.config(), parts, last, {});
     REQUIRE(ahead.heads.size() == 2);
     CHECK(ahead.heads[0].transform[0] == 0.25F);
     CHECK(ahead.heads[1].tokens.empty());  // noise in the place of the second
     const ExitPlace other{.last_layer = 2, .at_exit = true};
-    CHECK(exit_heads(*config.exit, target.config(), parts, other, {}).final_head);
+    CHECK(exit_heads(settings, target.config(), parts, other, {}).final_head);
 }
 
 TEST_CASE("a draft part that is the target says of the listed tokens what the target says") {
@@ -177,14 +202,15 @@ TEST_CASE("a draft part that is the target says of the listed tokens what the ta
     CAPTURE(fixture);
     const ModelFile target = open_fixture(fixture);
     draft_of(target, kTokens).write(folder.path() / "draft-small.safetensors");
-    const PipelineConfig config =
+    const ResolvedConfig found =
         resolved(config_of("source = \"trained\"\n"),
                  {.option = folder.path().string(), .folders = {}}, target);
     CpuOptions options;
     options.kv_slots = 32;
     const auto whole = backend_of(target, options);
     const std::vector<float> wanted = logits_of(*whole, HeadId::Final);
-    const DraftBackend plan = plan_draft_backend(*config.draft, target, options).value();
+    const DraftBackend plan =
+        plan_draft_backend(*found.config.draft, found.parts.files, target, options).value();
     const auto draft = backend_of(plan.file(target), plan.options);
     const std::vector<float> said = logits_of(*draft, plan.head);
     REQUIRE(said.size() == wanted.size());
@@ -203,12 +229,13 @@ TEST_CASE("what is planned for a segment with an adapter is what it takes") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
     adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
-    const PipelineConfig config =
+    const ResolvedConfig found =
         resolved(config_of("", "head = \"adapter\"\n"),
                  {.option = folder.path().string(), .folders = {}}, target);
-    const ExitParts parts = open_exit_parts(*config.exit, target).value();
+    const ExitConfig& settings = *found.config.exit;
+    const ExitParts parts = open_exit_parts(settings, found.parts.files, target).value();
     const ExitPlace exit{.last_layer = 1, .at_exit = true};
-    ExitHeads heads = exit_heads(*config.exit, target.config(), parts, exit, {});
+    ExitHeads heads = exit_heads(settings, target.config(), parts, exit, {});
     CHECK(heads.options->head == HeadId::Adapter);
     CpuOptions options;
     options.kv_slots = 64;

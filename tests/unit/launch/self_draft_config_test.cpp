@@ -48,7 +48,7 @@ SelfDraftConfig config_of(const std::string& self_draft) {
 /// Of a configuration that does not fit the target.
 std::string plan_error_of(const std::string& self_draft) {
     const Result<SelfDraftPlan> plan =
-        plan_self_draft(config_of(self_draft), testing::open_fixture("tiny-chat"));
+        plan_self_draft(config_of(self_draft), {}, testing::open_fixture("tiny-chat"));
     REQUIRE(!plan.ok());
     return plan.error().what;
 }
@@ -190,7 +190,7 @@ TEST_CASE(
     "vocabulary") {
     const ModelFile target = testing::open_fixture("tiny-chat");
     const auto plan_of = [&](const std::string& text) {
-        Result<SelfDraftPlan> plan = plan_self_draft(config_of(text), target);
+        Result<SelfDraftPlan> plan = plan_self_draft(config_of(text), {}, target);
         if (!plan.ok()) FAIL(plan.error().what);
         return std::move(plan).value();
     };
@@ -322,12 +322,13 @@ TEST_CASE("a search whose ratio leaves one set is refused, and names it") {
 
 TEST_CASE("the state of an earlier search is taken over, and a missing file is none") {
     const StateFile file{state_of(2)};
-    const Result<SelfDraftPlan> plan = plan_self_draft(config_of(search_with_state(file.path)),
+    const Result<SelfDraftPlan> plan = plan_self_draft(config_of(search_with_state(file.path)), {},
                                                        testing::open_fixture("tiny-chat"));
     if (!plan.ok()) FAIL(plan.error().what);
     CHECK(plan.value().options.state == state_of(2));
-    const Result<SelfDraftPlan> fresh = plan_self_draft(
-        config_of(search_with_state(file.path + ".missing")), testing::open_fixture("tiny-chat"));
+    const Result<SelfDraftPlan> fresh =
+        plan_self_draft(config_of(search_with_state(file.path + ".missing")), {},
+                        testing::open_fixture("tiny-chat"));
     if (!fresh.ok()) FAIL(fresh.error().what);
     CHECK(fresh.value().options.state.empty());
     CHECK(!std::filesystem::exists(file.path + ".missing"));

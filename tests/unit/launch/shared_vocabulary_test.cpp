@@ -174,8 +174,8 @@ TEST_CASE("a folder and a GGUF file of the same tokens are a pair, in both direc
     options.kv_slots = 64;
     DraftConfig draft;
     draft.model = DraftModelKind::File;
-    draft.model_file = folder.path();
-    const DraftBackend plan = plan_draft_backend(draft, gguf, options).value();
+    const DraftBackend plan =
+        plan_draft_backend(draft, {.draft = folder.path()}, gguf, options).value();
     CHECK(plan.shared_tokens == 320);
 }
 

@@ -56,7 +56,7 @@ struct Projection {
                            {.stage = "exit", .fingerprint = name, .seconds = 0.0},
                            {.stage = "draft", .fingerprint = name, .seconds = kDraftPass}});
         Result<SimulatedRun> made =
-            simulate(file, model, config.value(), costs, "costs.tsv", {.hop_seconds = 0.0}, task);
+            simulate(file, model, {config.value()}, costs, "costs.tsv", {.hop_seconds = 0.0}, task);
         REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.error().what));
         return std::move(made).value();
     }

@@ -55,7 +55,7 @@ struct SelfDrafting {
         const CostTable costs = CostTable::of(
             {{.stage = "layers", .fingerprint = name, .layers = kLayers, .seconds = kPass},
              {.stage = "head", .fingerprint = name, .seconds = 0.0}});
-        return simulate(file, model, config.value(), costs, "costs.tsv", {.hop_seconds = 0.0},
+        return simulate(file, model, {config.value()}, costs, "costs.tsv", {.hop_seconds = 0.0},
                         task);
     }
     [[nodiscard]] SimulatedRun run(const std::string& self_draft) const {

@@ -83,7 +83,7 @@ TEST_CASE("a key is replaced where it stands, added to its table, or added with 
 TEST_CASE("settings reach the configuration, and wrong ones are refused by name") {
     const StageTimingOptions timing;
     const auto variant = apply_settings(
-        kTwo, "two.toml", {{"draft.gamma", "7"}, {"exit-layer", "3"}, {"draft-cost", "0.25"}},
+        {kTwo, "two.toml"}, {{"draft.gamma", "7"}, {"exit-layer", "3"}, {"draft-cost", "0.25"}},
         timing, 10);
     INFO(why(variant));
     REQUIRE(variant.ok());
@@ -96,11 +96,24 @@ TEST_CASE("settings reach the configuration, and wrong ones are refused by name"
         {"gamma", "3"},       {"draft.gamma", "0"}, {"draft.gama", "3"}};
     for (const Setting& setting : wrong) {
         CAPTURE(setting.key);
-        const auto refused = apply_settings(kTwo, "two.toml", {setting}, timing, 10);
+        const auto refused = apply_settings({kTwo, "two.toml"}, {setting}, timing, 10);
         REQUIRE_FALSE(refused.ok());
         const std::string key = setting.key.substr(setting.key.find('.') + 1);
         CHECK(refused.error().what.find(key) != std::string::npos);
     }
+}
+
+TEST_CASE("a setting replaces that of a method which the configuration extends") {
+    const ConfigSource source{"extends = \"fold\"\n[draft]\nwidth = 2\n", "mine.toml"};
+    const auto variant =
+        apply_settings(source, {{"draft.gamma", "7"}, {"exit.top", "3"}}, StageTimingOptions{}, 10);
+    INFO(why(variant));
+    REQUIRE(variant.ok());
+    const PipelineConfig& config = variant.value().config;
+    CHECK(config.draft->growth.gamma == 7);
+    CHECK(config.draft->growth.width == 2);
+    CHECK(config.exit->options.top == 3);
+    CHECK(config.file == "mine.toml");
 }
 
 TEST_CASE("sweeps are all combinations, and lists in brackets stay whole") {

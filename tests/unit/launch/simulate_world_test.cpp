@@ -88,7 +88,7 @@ struct Fixture {
             std::string{"[pipeline]\nname = \""} + shape.name + "\"\n" + shape.stages, shape.name);
         INFO(why(config));
         REQUIRE(config.ok());
-        return simulate(file, model, config.value(), costs, "costs.tsv", {}, task);
+        return simulate(file, model, {config.value()}, costs, "costs.tsv", {}, task);
     }
     [[nodiscard]] std::vector<Answer> plain() const {
         return decode_plainly(file, model, {}, task.prompts, task.request).value();

@@ -64,8 +64,8 @@ struct Asker : Actor {
     int joins = 0;
 };
 
-ChildSpec child(StageId id, std::string name, std::string_view order, OnDeath on_death) {
-    ChildSpec spec;
+ProcessSpec child(StageId id, std::string name, std::string_view order, OnDeath on_death) {
+    ProcessSpec spec;
     spec.id = id;
     spec.name = std::move(name);
     spec.payload.resize(order.size());
@@ -84,8 +84,8 @@ struct Pipeline {
         options.catch_signals = false;
         options.link_limit = link_limit;
         supervisor = Supervisor::create(std::move(options)).value();
-        const std::vector<ChildSpec> children{child(kA, "early", "send-tensors 2", on_death),
-                                              child(kB, "final", reader, on_death)};
+        const std::vector<ProcessSpec> children{child(kA, "early", "send-tensors 2", on_death),
+                                                child(kB, "final", reader, on_death)};
         REQUIRE(supervisor->start(children).ok());
         REQUIRE(supervisor->await_hellos().ok());
         const std::vector<EdgeSpec> edges{{kConductor, kA, 8, 2, 0, 0},

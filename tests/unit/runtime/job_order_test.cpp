@@ -129,8 +129,7 @@ void run_loop(Diary& diary) {
 void run_simulated(Diary& diary, bool handlers_during_jobs) {
     FixedTiming timing;
     SimProcessSpec spec;
-    spec.process = {.id = kNeighbours[0], .actors = kNeighbours};
-    spec.name = "neighbours";
+    spec.process = {.id = kNeighbours[0], .actors = kNeighbours, .name = "neighbours"};
     spec.handlers_during_jobs = handlers_during_jobs;
     spec.make = [&diary] {
         return std::make_unique<OwningBody>(

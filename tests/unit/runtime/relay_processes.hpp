@@ -29,8 +29,8 @@ using namespace std::
 inline constexpr StageId kA{1};
 inline constexpr StageId kB{2};
 
-inline ChildSpec child(StageId id, std::string name, std::string_view order) {
-    ChildSpec spec;
+inline ProcessSpec child(StageId id, std::string name, std::string_view order) {
+    ProcessSpec spec;
     spec.id = id;
     spec.name = std::move(name);
     spec.payload.resize(order.size());
@@ -82,8 +82,8 @@ struct Leftovers {
 
 /// Starts A -> B and gives the conductor's wiring.
 inline Result<Wiring> start_relays(Supervisor& supervisor, std::string_view order_b = "relay 0") {
-    const std::vector<ChildSpec> children{child(kA, "segment-1", "relay 2"),
-                                          child(kB, "segment-2", order_b)};
+    const std::vector<ProcessSpec> children{child(kA, "segment-1", "relay 2"),
+                                            child(kB, "segment-2", order_b)};
     const Status started = supervisor.start(children);
     if (!started.ok()) return started.error();
     const Result<std::vector<control::Hello>> hellos = supervisor.await_hellos();
@@ -97,10 +97,10 @@ inline bool has(const std::string& text, std::string_view part) {
     return found;
 }
 
-inline std::vector<ChildSpec> restartable(std::string_view order_b) {
-    std::vector<ChildSpec> children{child(kA, "segment-1", "relay 2"),
-                                    child(kB, "segment-2", order_b)};
-    for (ChildSpec& spec : children) spec.on_death = OnDeath::RebuildChain;
+inline std::vector<ProcessSpec> restartable(std::string_view order_b) {
+    std::vector<ProcessSpec> children{child(kA, "segment-1", "relay 2"),
+                                      child(kB, "segment-2", order_b)};
+    for (ProcessSpec& spec : children) spec.on_death = OnDeath::RebuildChain;
     return children;
 }
 

@@ -61,8 +61,7 @@ Story play(std::uint64_t seed, bool handlers_during_jobs, bool jobs_may_run_earl
     Story story;
     FixedTiming timing;
     SimProcessSpec spec;
-    spec.process = {.id = kStage, .actors = {kStage}};
-    spec.name = "stage";
+    spec.process = {.id = kStage, .actors = {kStage}, .name = "stage"};
     spec.handlers_during_jobs = handlers_during_jobs;
     spec.make = [&story] {
         return std::make_unique<OwningBody>(

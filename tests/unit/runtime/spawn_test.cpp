@@ -47,11 +47,15 @@ control::Assign order(std::string_view text) {
     return assign;
 }
 
+ProcessSpec process(std::string name, std::vector<int> cores = {}) {
+    return {.id = StageId{1}, .name = std::move(name), .cores = std::move(cores)};
+}
+
 }  // namespace
 
 TEST_CASE("a stage runs on its cores from its first instruction, in a group of its own") {
     const int core = read_machine().value().allowed.back();
-    Spawned child = spawn_stage({"s", {PACELINE_STAGE_FIXTURE}, {core}}).value();
+    Spawned child = spawn_stage(process("s", {core}), {PACELINE_STAGE_FIXTURE}).value();
     CHECK(::getpgid(child.pid) == child.pid);
     const Memory memory;
     REQUIRE(child.control.send(order("say-cores"), memory.files()).ok());
@@ -62,11 +66,11 @@ TEST_CASE("a stage runs on its cores from its first instruction, in a group of i
 }
 
 TEST_CASE("a stage that cannot be started is an error that says why, and no zombie") {
-    const Result<Spawned> missing = spawn_stage({"draft", {"/nonexistent/paceline"}, {}});
+    const Result<Spawned> missing = spawn_stage(process("draft"), {"/nonexistent/paceline"});
     REQUIRE_FALSE(missing.ok());
     CHECK(missing.error().what.find("stage 'draft': execv failed: No such file") !=
           std::string::npos);
-    const Result<Spawned> core = spawn_stage({"draft", {PACELINE_STAGE_FIXTURE}, {4000}});
+    const Result<Spawned> core = spawn_stage(process("draft", {4000}), {PACELINE_STAGE_FIXTURE});
     REQUIRE_FALSE(core.ok());
     CHECK(core.error().what.find("stage 'draft': core 4000 does not exist") == 0);
     CHECK(::waitpid(-1, nullptr, WNOHANG) == -1);  // there are no children
@@ -81,9 +85,8 @@ TEST_CASE("a stage whose process never comes to run its command is an error, not
                 while (children_hang) ::pause();
             }) == 0);
     children_hang = true;
-    SpawnSpec spec{"draft", {PACELINE_STAGE_FIXTURE}, {}};
-    spec.exec_limit = std::chrono::milliseconds{100};
-    const Result<Spawned> started = spawn_stage(spec);
+    const Result<Spawned> started =
+        spawn_stage(process("draft"), {PACELINE_STAGE_FIXTURE}, std::chrono::milliseconds{100});
     children_hang = false;
     REQUIRE_FALSE(started.ok());
     CHECK(started.error().what ==
@@ -96,7 +99,7 @@ TEST_CASE("a stage dies with its parent, however that one dies") {
     REQUIRE(::pipe(ends) == 0);
     const pid_t parent = ::fork();
     if (parent == 0) {
-        Spawned child = spawn_stage({"s", {PACELINE_STAGE_FIXTURE}, {}}).value();
+        Spawned child = spawn_stage(process("s"), {PACELINE_STAGE_FIXTURE}).value();
         const Memory memory;
         (void)child.control.send(order("hang-on-load"), memory.files());
         (void)::write(ends[1], &child.pid, sizeof child.pid);

@@ -40,7 +40,7 @@ TEST_CASE("a pipeline of processes delivers everything and ends in good order") 
 TEST_CASE("hellos come in the order of the children, with what they said") {
     const Leftovers before;
     auto supervisor = Supervisor::create(options()).value();
-    const std::vector<ChildSpec> children{child(kA, "a", "relay 2"), child(kB, "b", "relay 0")};
+    const std::vector<ProcessSpec> children{child(kA, "a", "relay 2"), child(kB, "b", "relay 0")};
     REQUIRE(supervisor->start(children).ok());
     const auto hellos = supervisor->await_hellos().value();
     REQUIRE(hellos.size() == 2);
@@ -199,7 +199,7 @@ TEST_CASE("a stage that ignores the end of the run is killed after the grace tim
     SupervisorOptions short_grace = options();
     short_grace.shutdown_grace = 100ms;
     auto supervisor = Supervisor::create(short_grace).value();
-    const std::vector<ChildSpec> children{child(kA, "stubborn", "hang-on-load")};
+    const std::vector<ProcessSpec> children{child(kA, "stubborn", "hang-on-load")};
     REQUIRE(supervisor->start(children).ok());
     const Status ended = supervisor->shutdown();
     REQUIRE_FALSE(ended.ok());

@@ -34,12 +34,8 @@ NodeEvents deaf_events() {
     return events;
 }
 
-StartSpec shell(const char* script, Incarnation who = kWho) {
-    StartSpec spec;
-    spec.who = who;
-    spec.name = "unruly";
-    spec.command = {"/bin/sh", "-c", script};
-    return spec;
+Status start_shell(NodeAgent& node, const char* script, Incarnation who = kWho) {
+    return node.start(who, {.id = who.id, .name = "unruly"}, {"/bin/sh", "-c", script});
 }
 
 /// Until it is a zombie, which stays until the node agent reaps it.
@@ -60,7 +56,7 @@ TEST_CASE("a stage that writes lines without end does not keep its parent from a
         std::this_thread::sleep_for(20us);
     };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("exec yes there is a lot to say")).ok());
+    REQUIRE(start_shell(*node, "exec yes there is a lot to say").ok());
     // Each wait comes back, although there are more lines.
     for (int polls = 0; polls < 2 || lines <= 100; ++polls)
         node->wait(std::chrono::steady_clock::now() + 300ms);
@@ -71,7 +67,7 @@ TEST_CASE("a stage that does not read keeps no other stage waiting, and is repor
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
     // More than a socket holds.
     CHECK(node->send(kWho, large, {}, 50ms, {}).ok());
@@ -94,7 +90,7 @@ TEST_CASE("what waits for a stage that does not read is bounded") {
     NodeEvents events = deaf_events();
     events.on_silence = [&silences](Incarnation, const Error& error) { silences.push_back(error); };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const control::Begin large{{}, {}, std::vector<std::byte>(4U << 20)};
     int taken = 0;
     while (taken < 100 && node->send(kWho, large, {}, 3600s, {}).ok()) ++taken;
@@ -111,7 +107,7 @@ TEST_CASE("a stopped stage is not blamed for what it cannot read") {
     bool stopped = false;
     events.on_stopped = [&stopped](Incarnation, bool now) { stopped = now; };
     auto node = make_local_node(std::move(events), false).value();
-    REQUIRE(node->start(shell("sleep 60")).ok());
+    REQUIRE(start_shell(*node, "sleep 60").ok());
     const auto wait = [&node] { node->wait(std::chrono::steady_clock::now() + 10ms); };
     ::kill(node->pid(kWho), SIGSTOP);
     while (!stopped) wait();
@@ -170,12 +166,12 @@ TEST_CASE("a stage is not taken for a dead one because all before it died togeth
     node = make_local_node(std::move(events), false).value();
     const auto wait = [&node] { node->wait(std::chrono::steady_clock::now() + 10ms); };
     for (const StageId id : stages)
-        REQUIRE(node->start(shell("exec sleep 60", {id, Epoch{1}})).ok());
+        REQUIRE(start_shell(*node, "exec sleep 60", {id, Epoch{1}}).ok());
     for (std::size_t i = 0; i + 1 < stages.size(); ++i)
         kill_and_await(node->pid({stages[i], Epoch{1}}));
     while (exits < 4) wait();
     for (const StageId id : stages)
-        REQUIRE(node->start(shell("echo at work; exec sleep 60", {id, Epoch{2}})).ok());
+        REQUIRE(start_shell(*node, "echo at work; exec sleep 60", {id, Epoch{2}}).ok());
     while (exits == 4 && at_work.size() < stages.size()) wait();
     CHECK(exits == 4);
     for (const StageId id : stages) CHECK(node->pid({id, Epoch{2}}) > 0);

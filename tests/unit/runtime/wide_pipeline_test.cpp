@@ -44,9 +44,9 @@ std::vector<EdgeSpec> edges() {
     return edges;
 }
 
-ChildSpec relay(std::uint16_t number) {
+ProcessSpec relay(std::uint16_t number) {
     const std::string order = "relay " + std::to_string(number == kStages ? 0 : number + 1);
-    ChildSpec spec;
+    ProcessSpec spec;
     spec.id = StageId{number};
     spec.name = "stage-" + std::to_string(number);
     spec.on_death = OnDeath::RebuildChain;
@@ -108,7 +108,7 @@ TEST_CASE("a pipeline of 34 processes wires up, works, loses one in the middle a
     options.catch_signals = false;
     options.trace_events = 0;
     auto supervisor = Supervisor::create(options).value();
-    std::vector<ChildSpec> children;
+    std::vector<ProcessSpec> children;
     for (std::uint16_t n = 1; n <= kStages; ++n) children.push_back(relay(n));
     REQUIRE(supervisor->start(children).ok());
     CHECK(supervisor->await_hellos().value().size() == kStages);
