@@ -66,8 +66,9 @@ struct DraftConfig {
 [[nodiscard]] std::vector<Field> fields_of(DraftConfig& draft);
 /// Errors: BadArgument if `threshold_adapts` has no threshold to move.
 [[nodiscard]] Status check_threshold(const TomlTable& table, float confidence_min, float reach_min);
-/// Resets `size` with a source that does not read it: a file that extends one with a trained draft has it.
-/// Errors: BadArgument for keys that the source does not have, or that contradict each other.
+/// Resets `size` with a source that does not read it: a file that extends one with a trained draft
+/// has it. Errors: BadArgument for keys that the source does not have, or that contradict each
+/// other.
 [[nodiscard]] Status finish_draft(const TomlTable& table, DraftConfig& draft);
 
 /// "prompt-lookup+model": as written in a file.

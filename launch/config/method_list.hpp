@@ -26,15 +26,15 @@ inline constexpr const char* kPlainMethod = "plain";
 /// nullptr: there is none. Also kPlainMethod.
 [[nodiscard]] const Method* find_method(std::string_view name);
 
-/// ", did you mean 'pearl'? (known: plain, adadecode, ...)": the end of a message about a name that is
-/// not a method's.
+/// ", did you mean 'pearl'? (known: plain, adadecode, ...)": the end of a message about a name that
+/// is not a method's.
 [[nodiscard]] std::string known_methods_text(std::string_view name);
 
 /// For --list-methods: the families, each with one sentence and the names of its methods.
 [[nodiscard]] std::string families_table();
 
-/// For --list-methods all: "name  summary" for each, and for plain decoding; what does not fit the line
-/// goes on indented.
+/// For --list-methods all: "name  summary" for each, and for plain decoding; what does not fit the
+/// line goes on indented.
 [[nodiscard]] std::string methods_table();
 
 }  // namespace paceline

@@ -32,8 +32,8 @@ struct SelfDraftConfig {
 
     SkipConfig skip = {};
     SearchConfig search = {};
-    /// Of the actor: gamma, the stop rules and auto_off. What depends on the target, and what `skip` and
-    /// `search` say, is set by plan_self_draft() (launch/load/self_draft_plan.hpp).
+    /// Of the actor: gamma, the stop rules and auto_off. What depends on the target, and what
+    /// `skip` and `search` say, is set by plan_self_draft() (launch/load/self_draft_plan.hpp).
     SelfDraftOptions options = {};
 
     /// Layers of the exit in a target of `of` layers: at least one, not all.

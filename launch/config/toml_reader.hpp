@@ -1,9 +1,9 @@
 // TomlTable: TOML files read with messages that name file, table, key and value.
 //
 // A thin layer over toml++, which stays inside toml_reader.cpp (it is slow to compile). A TomlTable
-// keeps the files that it is part of. A table of several files (over()) has the keys of all of them; a
-// key that stands in several has the value of the first. Which values a key may have says its Field
-// (field.hpp). No threads of its own; const use from several threads is safe.
+// keeps the files that it is part of. A table of several files (over()) has the keys of all of
+// them; a key that stands in several has the value of the first. Which values a key may have says
+// its Field (field.hpp). No threads of its own; const use from several threads is safe.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ public:
     };
     TomlTable(std::vector<Layer> layers, std::string where);
 
-    /// This table with the keys of `base` that it does not have. Tables are merged in the same way, to any
-    /// depth; every other value, arrays of tables among them, is that of one file.
+    /// This table with the keys of `base` that it does not have. Tables are merged in the same way,
+    /// to any depth; every other value, arrays of tables among them, is that of one file.
     [[nodiscard]] TomlTable over(const TomlTable& base) const;
 
     [[nodiscard]] bool has(std::string_view key) const;

@@ -49,9 +49,9 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
                                                       const ModelFile& target,
                                                       const CpuOptions& target_options);
 
-/// Sets the draft's copy, where its model is a folder and `options`, the target's, ask for packed copies: the
-/// copy is made here, before the stages start. A LoRA of the target is none of the draft.
-/// Errors: those of ModelFile::open() and shared_vocabulary().
+/// Sets the draft's copy, where its model is a folder and `options`, the target's, ask for packed
+/// copies: the copy is made here, before the stages start. A LoRA of the target is none of the
+/// draft. Errors: those of ModelFile::open() and shared_vocabulary().
 [[nodiscard]] Status keep_draft_copy(ResolvedConfig& pipeline,
                                      const ModelFile& target,
                                      const ModelOptions& options,

@@ -26,7 +26,8 @@ struct ExitParts {
     std::optional<AdapterPart> adapter = {};
 };
 
-/// Reads those of `files` that `exit` needs. Errors: those of open_heads_part() and open_adapter_part().
+/// Reads those of `files` that `exit` needs. Errors: those of open_heads_part() and
+/// open_adapter_part().
 [[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit,
                                                 const PartFiles& files,
                                                 const ModelFile& target);

@@ -1,5 +1,5 @@
-// UsedParts: the trained parts and model files that a configuration uses for one target: what use_parts()
-// (launch/placement/pretrained.hpp) finds. Plain values; any thread.
+// UsedParts: the trained parts and model files that a configuration uses for one target: what
+// use_parts() (launch/placement/pretrained.hpp) finds. Plain values; any thread.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// Pretrained: finds the trained parts of a target (docs/trained-parts.md) that a configuration asks for.
+// Pretrained: finds the trained parts of a target (docs/trained-parts.md) that a configuration asks
+// for.
 //
 // Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
 // the files is the target's, so it need not be named. Searched, the first that has a part wins:
@@ -42,15 +43,15 @@ struct FoundParts {
 /// BadArgument with both fingerprints if one is another target's.
 [[nodiscard]] Result<FoundParts> find_parts(const PartsSearch& search, const ModelFile& target);
 
-/// `config` for this target: where a trained part is asked for, its file is found, or the stand-in takes its
-/// place; of a draft model that is named owner/name its folder is found. Errors: those of find_parts() and
-/// find_model(), and of reading a part that is used or named.
+/// `config` for this target: where a trained part is asked for, its file is found, or the stand-in
+/// takes its place; of a draft model that is named owner/name its folder is found. Errors: those of
+/// find_parts() and find_model(), and of reading a part that is used or named.
 [[nodiscard]] Result<ResolvedConfig> use_parts(PipelineConfig config,
                                                const PartsSearch& search,
                                                const ModelFile& target);
 
-/// Which parts and stand-ins a configuration uses, a line for each; empty if nothing in it is or could be
-/// trained.
+/// Which parts and stand-ins a configuration uses, a line for each; empty if nothing in it is or
+/// could be trained.
 [[nodiscard]] std::string parts_text(const ResolvedConfig& pipeline, const Placement& placement);
 
 }  // namespace paceline

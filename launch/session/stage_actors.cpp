@@ -33,8 +33,8 @@ std::vector<StageId> speculative_stages_of(const StageAssignment& a) {
     return ids;
 }
 
-/// The options of the backend of `spec` that do not depend on its role. The process was pinned to its cores before
-/// it was started; now each thread gets one.
+/// The options of the backend of `spec` that do not depend on its role. The process was pinned to
+/// its cores before it was started; now each thread gets one.
 CpuOptions base_options(const StageAssignment& assignment, const StageSpec& spec) {
     ThreadPlan plan{assignment.threads, assignment.cores, assignment.usable_cores};
     plan.cores.resize(std::min(plan.cores.size(), static_cast<std::size_t>(plan.threads)));

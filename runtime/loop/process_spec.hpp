@@ -1,7 +1,8 @@
-// ProcessSpec: one process of the pipeline as the runtime is told of it: its actors, where it runs, what it is
-// given, and what follows its death.
+// ProcessSpec: one process of the pipeline as the runtime is told of it: its actors, where it runs,
+// what it is given, and what follows its death.
 //
-// Wiring, supervisor, node agent and the simulated world take the same value. Plain values; any thread.
+// Wiring, supervisor, node agent and the simulated world take the same value. Plain values; any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,8 @@ enum class OnDeath : std::uint8_t {
 
 struct ProcessSpec {
     StageId id;                           // of its first actor; 0 is the conductor
-    std::vector<StageId> actors = {};     // all of them, `id` first; edges among them need no ring
+    std::vector<StageId> actors = {};     // all of them, `id` first: edges among them need no ring;
+                                          // the supervisor takes an empty list as `id` alone
     std::uint32_t spin_micros = 0;        // see choose_spin() in affinity.hpp
     std::string name = {};                // "draft", "segment-1": for messages and log prefixes
     std::vector<int> cores = {};          // empty: not pinned

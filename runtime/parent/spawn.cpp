@@ -187,8 +187,8 @@ void kill_and_reap(pid_t pid) {
     for (int i = 0; i < 1'000 && ::waitpid(pid, nullptr, WNOHANG) == 0; ++i) ::usleep(1'000);
 }
 
-/// oom_score_adj: when memory runs out the process with the highest value dies first. A stage can be rebuilt and
-/// the conductor cannot.
+/// oom_score_adj: when memory runs out the process with the highest value dies first. A stage can
+/// be rebuilt and the conductor cannot.
 std::uint32_t death_penalty(OnDeath on_death) {
     constexpr std::uint32_t kStagePenalty = 300;
     constexpr std::uint32_t kDisposablePenalty = 500;

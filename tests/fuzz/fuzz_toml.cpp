@@ -1,5 +1,6 @@
 // Fuzzes the TOML reader: the input is a file. What is refused is refused with the line; of what is
-// accepted every key can be read and named in a message.
+// accepted every key can be read and named in a message, also below another file, and the text of a value
+// is that value again.
 #include <string>
 #include <string_view>
 
@@ -57,7 +58,10 @@ constexpr std::string_view kPieces[] = {"[",
 void read_all(const TomlTable& table) {
     for (const char* key : {"a", "b", "x", "1"}) {
         if (!table.has(key)) continue;
-        (void)table.value(key);
+        if (!std::holds_alternative<std::monostate>(table.value(key))) {
+            const Result<TomlTable> again = parse_toml("x = " + table.text(key), "again");
+            PACE_CHECK(again.ok() && again.value().text("x") == table.text(key), "another text");
+        }
         PACE_CHECK(!table.error(key, "").what.empty(), "an error without a sentence");
         if (const Result<TomlTable> inner = table.table(key); inner.ok()) read_all(inner.value());
         const Result<std::vector<TomlTable>> list = table.tables(key);
@@ -96,6 +100,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Result<TomlTable> read = parse_toml(text, "fuzz");
     if (read.ok()) {
         read_all(read.value());
+        read_all(parse_toml("a = 1\n[b]\nx = 2\n", "own").value().over(read.value()));
         return 0;
     }
     const Error& error = read.error();
