@@ -21,9 +21,15 @@ void Backend::gather(std::span<const RowSource> rows, HiddenRows to) {
     PACE_CHECK(to.size() == rows.size() * dim, "a place for each row");
     const std::span<float> out = to.host();
     for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].is_gap()) continue;
         const std::span<const float> from = rows[i].of.subspan(rows[i].row * dim, dim).host();
         std::copy(from.begin(), from.end(), out.begin() + static_cast<std::ptrdiff_t>(i * dim));
     }
+}
+
+void Backend::copy(ConstHiddenRows from, HiddenRows to) {
+    PACE_CHECK(from.size() == to.size(), "as many rows as are copied");
+    std::copy_n(from.host().begin(), from.size(), to.host().begin());
 }
 
 RowMemory Backend::make_rows(std::size_t rows) {

@@ -5,7 +5,8 @@
 //     draw(hidden, jobs)         the target's own tokens, drawn on the device if it can draw
 //     run_and_draw(rows, ...)    layers and draw in one call: only tokens are copied from the device
 //     run_adapter(rows, hidden)  an exit's adapter over the hidden states, if there is one
-//     gather(rows, to)           copies hidden states between memories
+//     gather(rows, to)           copies single hidden states between memories
+//     copy(from, to)             copies a block of them
 //
 // Hidden states, keys and values are passed as references (placed_span.hpp) to memory of the host, of the
 // backend's device, or of another device that it can reach. A backend without a device aborts on a device
@@ -140,9 +141,12 @@ public:
                                   HiddenRows hidden,
                                   const CancelToken* cancel) = 0;
 
-    /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories.
+    /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories. A gap leaves
+    /// its row of `to` as it is.
     /// Preconditions: a row of config().dim in `to` for each; no source overlaps with `to`.
     virtual void gather(std::span<const RowSource> rows, HiddenRows to);
+    /// Copies a block of rows. Preconditions: both have the same size, and do not overlap.
+    virtual void copy(ConstHiddenRows from, HiddenRows to);
     /// Memory for `rows` hidden states where this backend computes, so that calls with it copy nothing between
     /// host and device. The backend must outlive it. Throws std::bad_alloc, or the device's exceptions.
     [[nodiscard]] virtual RowMemory make_rows(std::size_t rows);
@@ -152,6 +156,7 @@ public:
     /// `rows` rows of `memory`, which is allocated anew if it has fewer.
     [[nodiscard]] HiddenRows rows_of(RowMemory& memory, std::size_t rows);
     /// The rows as one contiguous block: in place if they are contiguous, else gathered in `room`.
+    /// Precondition: none is a gap.
     [[nodiscard]] ConstHiddenRows in_order(std::span<const RowSource> rows, RowMemory& room);
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],

@@ -128,7 +128,7 @@ public:
                          Position position,
                          int layer,
                          std::span<float> states);
-    void gather(std::span<const RowSource> rows, HiddenRows to) { backend_.gather(rows, to); }
+    void copy(ConstHiddenRows from, HiddenRows to) { backend_.copy(from, to); }
     [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
     /// Rows of candidates skip this set from now on. Cached keys of candidates were computed with the old
     /// set: the caller drops them (DraftTree::drop_slots()).

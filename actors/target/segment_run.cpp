@@ -71,14 +71,14 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.committed = one.state->text();
         if (one.part.rows > 0) parts.push_back(one);
     }
-    fill_sources();
     out = out.first(named.size() * dim());
     hidden = out;
     build_rows(rows, path_slots);
     return {};
 }
 
-/// Adds the rows that are still in the tree, with their hidden states from the segment before.
+/// Adds the rows that are still in the tree, with their hidden states from the segment before. The first
+/// segment has such states only of rows that it has begun as a draft.
 Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     if (part.prefill()) {
         Status taken = part.state->take_prefill(waiting.part.base, waiting.rows);
@@ -105,28 +105,13 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     return {};
 }
 
-/// At the first segment only rows that a draft has begun have a source: the others are
-/// embedded, which overwrites their memory.
-void SegmentRun::fill_sources() {
-    const auto real = std::find_if(sources_.begin(), sources_.end(),
-                                   [](const RowSource& source) { return !source.of.empty(); });
-    if (real == sources_.end()) return sources_.clear();
-    const RowSource any = *real;
-    for (RowSource& source : sources_) {
-        if (source.of.empty()) source = any;
-    }
-}
-
 bool SegmentRun::reads_device() const {
     return std::any_of(sources_.begin(), sources_.end(),
                        [](const RowSource& source) { return source.of.on_device(); });
 }
 
-void SegmentRun::deliver() {
-    if (hidden.data() == out.data()) return;
-    std::vector<RowSource> all;
-    for (std::size_t row = 0; row * dim() < out.size(); ++row) all.push_back({hidden, row});
-    backend.gather(all, out);
+void SegmentRun::scatter_outputs() {
+    if (hidden.data() != out.data()) backend.copy(hidden, out);
 }
 
 void SegmentRun::release() {

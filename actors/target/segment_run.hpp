@@ -2,10 +2,10 @@
 //
 //     collect()           rows that are still in their trees, those of a request together
 //     watch()             the words in shared memory that the job reads between layers
-//     fetch()       job   copies hidden states into the memory in which the layers work
-//     (layers)      job   rows -> layers -> hidden
-//     deliver()     job   copies them into the outgoing tensor, if the layers worked elsewhere
-//     drop_stale()   removes rows that were dropped or cancelled meanwhile
+//     gather_inputs()     job  copies hidden states into the memory in which the layers work
+//     (layers)            job  rows -> layers -> hidden
+//     scatter_outputs()   job  copies them into the outgoing tensor, if the layers worked elsewhere
+//     drop_stale()        removes rows that were dropped or cancelled meanwhile
 //
 // Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
 // in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run until its job has
@@ -60,8 +60,8 @@ struct SegmentRun {
     void work_in(HiddenRows memory) { hidden = memory; }
     /// Whether rows come from the memory of a device.
     [[nodiscard]] bool reads_device() const;
-    void fetch() { backend.gather(sources_, hidden.first(sources_.size() * dim())); }
-    void deliver();
+    void gather_inputs() { backend.gather(sources_, hidden); }
+    void scatter_outputs();
     /// The job has ended: the tensors go back to their pools.
     void release();
     /// The pool of the tensors is gone: nothing is given back.
@@ -99,9 +99,8 @@ struct SegmentRun {
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
-    void fill_sources();
 
-    std::vector<RowSource> sources_;                     // of the rows; none where all are embedded
+    std::vector<RowSource> sources_;  // of the rows; a gap where the layers embed a token
     std::vector<std::shared_ptr<TensorShare>> tensors_;  // that they lie in
     std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
 };

@@ -177,13 +177,13 @@ void SegmentActor::submit(const RunPtr& run) {
     host_.context->submit(
         label,
         [this, run] {
-            run->fetch();
+            run->gather_inputs();
             const bool exit_reads = early_ && early_->reads_run();
             const RunOutcome outcome =
                 final_ ? final_->run_layers(*run, exit_reads)
                        : backend_.run_layers(run->rows, run->hidden, &run->cancel);
             if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
-            run->deliver();
+            run->scatter_outputs();
             if (final_) final_->verify();
             if (early_) early_->evaluate_inside(*run);
             return JobOutcome::Done;

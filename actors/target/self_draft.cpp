@@ -273,8 +273,8 @@ void SelfDraft::keep_start() {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     for (std::size_t i = 0; i < pass_->members.size(); ++i) {
         const Member& member = pass_->members[i];
-        const RowSource source{hidden_.rows, i};
-        backend_.gather({&source, 1}, member.at_start->rows.subspan(member.index * dim, dim));
+        backend_.copy(hidden_.rows.subspan(i * dim, dim),
+                      member.at_start->rows.subspan(member.index * dim, dim));
     }
 }
 
@@ -293,9 +293,7 @@ void SelfDraft::find_candidates() {
 void SelfDraft::score() {
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     std::vector<float> hidden(pass_->rows.size() * dim);
-    std::vector<RowSource> sources;
-    for (std::size_t i = 0; i < pass_->rows.size(); ++i) sources.push_back({hidden_.rows, i});
-    backend_.gather(sources, hidden);
+    backend_.copy(hidden_.rows.first(hidden.size()), hidden);
     pass_->scores.clear();
     for (std::size_t i = 0; i < pass_->rows.size(); ++i) {
         const bool greedy = pass_->members[i].chain->state->spec().sampling.greedy();

@@ -138,8 +138,9 @@ public:
     RunOutcome run_adapter(std::span<const Row> rows,
                            const CudaStates& states,
                            const CancelToken* cancel);
-    /// Backend::gather(), and memory for `rows` rows (cuda_rows.cpp).
+    /// Backend::gather() and copy(), and memory for `rows` rows (cuda_rows.cpp).
     void gather(std::span<const RowSource> rows, HiddenRows to);
+    void copy(ConstHiddenRows from, HiddenRows to);
     [[nodiscard]] RowMemory make_rows(std::size_t rows);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);

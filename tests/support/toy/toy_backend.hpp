@@ -74,11 +74,18 @@ public:
         PACE_CHECK(to.size() == rows.size() * kFakeDim, "a place for each row");
         const std::span<float> out = reach(to);
         for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (rows[i].is_gap()) continue;
             const auto row = reach(rows[i].of).subspan(rows[i].row * kFakeDim, kFakeDim);
             std::copy(row.begin(), row.end(),
                       out.begin() + static_cast<std::ptrdiff_t>(i * kFakeDim));
             if (to.on_device() != rows[i].of.on_device()) ++rows_crossed;
         }
+    }
+    void copy(ConstHiddenRows from, HiddenRows to) override {
+        PACE_CHECK(to.size() == from.size(), "as many rows as are copied");
+        const std::span<const float> rows = reach(from);
+        std::copy(rows.begin(), rows.end(), reach(to).begin());
+        if (to.on_device() != from.on_device()) rows_crossed += rows.size() / kFakeDim;
     }
 
     RunOutcome run_layers(std::span<const Row> rows,
