@@ -23,6 +23,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
@@ -78,10 +79,8 @@ private:
     RunOutcome run_rows(std::span<const Row> rows,
                         const SamplingParams& sampling,
                         const CancelToken* cancel);
-    [[nodiscard]] bool drawn_with_layers(const SamplingParams& sampling) const;
+    [[nodiscard]] DeviceSampler* device_for(const SamplingParams& sampling) const;
     std::span<float> last_logits();
-    /// The token after the last row, where the backend draws it.
-    std::optional<TokenId> drawn(const SamplingParams& sampling, Position position);
 
     Backend* backend_;
     int prefill_rows_;

@@ -29,6 +29,7 @@
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/skip_set.hpp"

@@ -61,7 +61,7 @@ void FinalVerify::draw_with_layers(const SegmentRun& run) {
     const bool all = std::all_of(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
         return part.prefill() || verifier_.draws_behind_rows(*part.state);
     });
-    if (!all || !backend_.draws_behind_rows()) return;
+    if (!all || backend_.device_sampler() == nullptr) return;
     jobs_.resize(run.named.size());
     drawn_.resize(run.named.size());
     for (const RunPart& part : run.parts) {
@@ -84,8 +84,8 @@ std::uint32_t FinalVerify::heads() const {
 
 RunOutcome FinalVerify::run_layers(SegmentRun& run, bool keep_hidden) {
     if (jobs_.empty()) return backend_.run_layers(run.rows, run.hidden, &run.cancel);
-    return backend_.run_and_draw(run.rows, run.hidden, {.jobs = jobs_, .hidden = keep_hidden},
-                                 drawn_, &run.cancel);
+    return backend_.device_sampler()->run_and_draw(
+        run.rows, run.hidden, {.jobs = jobs_, .hidden = keep_hidden}, drawn_, &run.cancel);
 }
 
 void FinalVerify::verify() {

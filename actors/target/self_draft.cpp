@@ -245,9 +245,10 @@ RunOutcome SelfDraft::run_pass() {
 
 /// Whether the device can draw all candidates where it computes the rows: one wait less.
 bool SelfDraft::drawn_with_layers() const {
-    return backend_.draws_behind_rows() && candidates_wanted() <= backend_.candidates_max() &&
+    const DeviceSampler* device = backend_.device_sampler();
+    return device != nullptr && candidates_wanted() <= device->candidates_max() &&
            std::all_of(pass_->members.begin(), pass_->members.end(), [&](const Member& member) {
-               return backend_.draws(member.chain->state->spec().sampling);
+               return device->draws(member.chain->state->spec().sampling);
            });
 }
 
@@ -259,7 +260,7 @@ RunOutcome SelfDraft::run_rows(bool draw) {
     std::vector<DrawJob> jobs;
     for (std::size_t i = 0; i < pass.rows.size(); ++i) jobs.push_back(job_of(i));
     pass.best.resize(pass.rows.size());
-    return backend_.run_and_draw_candidates(
+    return backend_.device_sampler()->run_and_draw_candidates(
         options_.head, pass.rows, hidden, {.jobs = jobs, .hidden = true}, pass.best, &pass.cancel);
 }
 

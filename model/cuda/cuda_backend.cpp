@@ -61,8 +61,6 @@ public:
         return run(rows, hidden, {.jobs = {}, .hidden = true}, {}, cancel);
     }
 
-    [[nodiscard]] bool draws_behind_rows() const override { return true; }
-
     RunOutcome run_and_draw(std::span<const Row> rows,
                             HiddenRows hidden,
                             const BehindRows& behind,

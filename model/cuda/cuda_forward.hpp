@@ -37,6 +37,7 @@
 #include "model/cuda/batch_tables.hpp"
 #include "model/cuda/cuda_weights.hpp"
 #include "model/cuda/rotation_table.hpp"
+#include "model/device_sampler.hpp"
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
