@@ -387,7 +387,7 @@ void SelfDraft::prepare(SegmentRun& run) {
         const auto row_floats = static_cast<std::size_t>(backend_.config().sublayers()) * run.dim();
         residuals_.resize(part.part.rows * row_floats);
         for (std::size_t i = 0; i < part.part.rows; ++i) {
-            Row& row = run.rows[part.first + i];
+            Row& row = run.job.rows[part.first + i];
             row.first = 0;
             row.stack = residuals_.data() + i * row_floats;
         }

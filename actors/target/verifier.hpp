@@ -13,8 +13,8 @@
 // row-invariant.
 //
 // Where a device draws after the rows of a run in one call with their layers
-// (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before the
-// walk begins: it reads them, and no head is called.
+// (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
+// the walk begins: it reads them, and no head is called.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
