@@ -84,8 +84,8 @@ void ConductorActor::begin_waiting() {
 }
 
 /// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
-Request ConductorActor::spec_of(RequestId request, const Answer& answer) const {
-    Request spec = answer.order.request;
+BeginPayload ConductorActor::spec_of(RequestId request, const Answer& answer) const {
+    BeginPayload spec{answer.order.request};
     const std::span<const TokenId> text = log_.text(request);
     const std::size_t committed = log_.answer(request).size();
     const bool forget = planted(PlantedBug::ReplayForgetsCommitted);
@@ -95,17 +95,18 @@ Request ConductorActor::spec_of(RequestId request, const Answer& answer) const {
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
     // The last token of the text is the root: it is fed with the first batch, so never reused.
     spec.reuse = std::min(answer.held, static_cast<std::int32_t>(spec.text.size()) - 1);
+    spec.acceptance = plan_.acceptance;
     return spec;
 }
 
 void ConductorActor::post_begin(RequestId request, const Answer& answer, StageId to) {
     if (lost_.contains(to)) return;  // a draft: it gets this when it has joined
-    context_->post(
-        to, control::Begin{request, answer.attempt, encode_request(spec_of(request, answer))});
+    context_->post(to,
+                   control::Begin{request, answer.attempt, encode_begin(spec_of(request, answer))});
 }
 
 void ConductorActor::begin(RequestId request, Answer& answer) {
-    const Request spec = spec_of(request, answer);
+    const BeginPayload spec = spec_of(request, answer);
     const std::int32_t rows = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
     if (answer.begun) {
         ++answer.figures.replays;

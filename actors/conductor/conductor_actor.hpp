@@ -48,8 +48,8 @@
 #include "actors/conductor/suspects.hpp"
 #include "actors/conductor/wanted_begins.hpp"
 #include "actors/decoding/answer_figures.hpp"
+#include "actors/decoding/begin_payload.hpp"
 #include "actors/decoding/plain_decoder.hpp"
-#include "actors/decoding/request.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
@@ -68,7 +68,9 @@ struct ConductorPlan {
     /// Every stage, in the order in which Begins are sent: essential stages before the others, and the
     /// one that acts first on a request last among the essential ones.
     std::vector<Stage> begin_to{};
-    Micros cancel_poll{20'000};  // interval at which cancelled() is called
+    AcceptanceRule acceptance = AcceptanceRule::Coupled;  // of all requests
+    Position context = 0;                                 // of a request that sets none
+    Micros cancel_poll{20'000};                           // interval at which cancelled() is called
     /// A request that waits longer than this for a lost stage fails. Must be longer than a stage may load
     /// (RestartRules). Time in which this process or the machine is suspended does not count.
     Micros recovery_limit{180'000'000};
@@ -162,7 +164,7 @@ private:
     void tell_drafts();
     void note_in_trials(const msg::Verdict& verdict);
     void end_trials(RequestId request, bool by_itself);
-    [[nodiscard]] Request spec_of(RequestId request, const Answer& answer) const;
+    [[nodiscard]] BeginPayload spec_of(RequestId request, const Answer& answer) const;
     void lose_essential(const ConductorPlan::Stage& lost);
     void replay_later(RequestId request, const ConductorPlan::Stage& lost, bool alone);
     void end_poison(RequestId request, const ConductorPlan::Stage& lost);

@@ -33,8 +33,7 @@ Result<RequestId> ConductorActor::submit(AnswerOrder order) {
     Result<std::vector<TokenId>> text = text_of(order);
     if (!text) return text.error();
     order.request.text = std::move(text).value();
-    order.request.replayed = 0;
-    order.request.reuse = 0;  // begin() knows what the stages hold by then
+    if (order.request.context == 0) order.request.context = plan_.context;
     // Caches have whole pages only.
     const std::int32_t kv_slots = kv_slots_ / kKvPageSlots * kKvPageSlots;
     if (Status valid = validate(order.request, vocab_size_, kv_slots); !valid) return valid.error();

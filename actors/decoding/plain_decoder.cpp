@@ -141,7 +141,7 @@ Result<AnswerFigures> PlainDecoder::run(const Request& request,
     const auto length = static_cast<Position>(text_.size());
     const FinishRule rule{.end_tokens = request.end_tokens,
                           .max_tokens = request.max_tokens,
-                          .answer_begin = length - request.replayed,
+                          .answer_begin = length,
                           .context = context};
     const SamplingParams& sampling = request.sampling;
     AnswerFigures figures;

@@ -50,9 +50,8 @@ public:
     ~PlainDecoder();
 
     /// Appends request.text to the text (a prompt, or the next turn of a chat), then generates.
-    /// Tokens are appended to the text as they are drawn. Nothing is proposed, so gamma, acceptance
-    /// and reuse are not read; a context of 0 is the decoder's, a larger one is cut to it. `cancel`
-    /// may be nullptr.
+    /// Tokens are appended to the text as they are drawn. A context of 0 is the decoder's, a larger
+    /// one is cut to it. `cancel` may be nullptr.
     /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
     /// parameters, or a text that leaves no room in the context (then the text is as before).
     Result<AnswerFigures> run(const Request& request,

@@ -109,7 +109,7 @@ public:
 
     /// Whether begin() of this request would find its pages, those of requests that are over
     /// included.
-    [[nodiscard]] bool has_room(RequestId request, const Request& spec) const;
+    [[nodiscard]] bool has_room(RequestId request, const BeginPayload& spec) const;
     /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
     /// no proposal is waited for.
     void draft_changed(bool present);

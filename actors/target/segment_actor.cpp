@@ -107,25 +107,24 @@ Status SegmentActor::drop_cancelled() {
 
 Status SegmentActor::begin(const control::Begin& begin) {
     if (!host_.inbox.gate.is_news(begin.request, begin.attempt)) return {};
-    Result<Request> decoded = decode_request(begin.payload);
+    Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
-    Request& request = decoded.value();
+    BeginPayload& spec = decoded.value();
     // The dispatcher decides what is reused: it may have given the slots to another request. The
     // other segments learn it from the place where the first batch starts.
     const BatchScheduler* batches = scheduler();
-    if (batches != nullptr && !batches->holds(begin.request)) request.reuse = 0;
-    if (Status valid = validate(request, backend_.config().vocab_size, backend_.kv_slots());
-        !valid) {
+    if (batches != nullptr && !batches->holds(begin.request)) spec.reuse = 0;
+    if (Status valid = validate(spec, backend_.config().vocab_size, backend_.kv_slots()); !valid) {
         return valid;
     }
-    const bool has_room = batches == nullptr || batches->has_room(begin.request, request);
-    if (host_.requests.must_wait(begin.request, request, has_room)) {
+    const bool has_room = batches == nullptr || batches->has_room(begin.request, spec);
+    if (host_.requests.must_wait(begin.request, spec, has_room)) {
         waiting_begins_.insert_or_assign(begin.request, begin);
         return {};
     }
     waiting_begins_.erase(begin.request);
-    Status reusable = host_.requests.check_reuse(begin.request, request);
-    return reusable.ok() ? open(begin, std::move(request)) : reusable;
+    Status reusable = host_.requests.check_reuse(begin.request, spec);
+    return reusable.ok() ? open(begin, std::move(spec)) : reusable;
 }
 
 Status SegmentActor::begin_waiting() {
@@ -136,9 +135,9 @@ Status SegmentActor::begin_waiting() {
     return {};
 }
 
-Status SegmentActor::open(const control::Begin& begin, Request request) {
+Status SegmentActor::open(const control::Begin& begin, BeginPayload spec) {
     const TreeRole role = roles_.dispatcher ? TreeRole::Names : TreeRole::Follows;
-    const auto made = host_.requests.make(begin, std::move(request), role);
+    const auto made = host_.requests.make(begin, std::move(spec), role);
     if (!made) return made.error();
     if (Status begun = roles_.begin(made.value()); !begun) return begun;
     host_.requests.add(made.value());

@@ -81,7 +81,7 @@ private:
     void connect();
     Status begin(const control::Begin& begin);
     Status begin_waiting();
-    Status open(const control::Begin& begin, Request request);
+    Status open(const control::Begin& begin, BeginPayload spec);
     Status apply(RequestState& state, const msg::Verdict& verdict);
     Status drop_cancelled();
     void show_gauges();

@@ -105,7 +105,7 @@ bool SelfDraft::may_begin(const DraftChain& chain) const {
 std::int32_t SelfDraft::limit(const DraftChain& chain) const {
     const RequestState& state = *chain.state;
     const std::int32_t room = state.finish_rule().room_at(chain.root + 1) - 1;
-    return std::min({options_.gamma, state.spec().gamma, room});
+    return std::min(options_.gamma, room);
 }
 
 void SelfDraft::begin_chain(DraftChain& chain) {

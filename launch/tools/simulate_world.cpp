@@ -165,11 +165,8 @@ Result<Parts> make_parts(const ModelFile& file,
 /// Hands the prompts to the conductor, `at_once` at a time, and keeps what comes back.
 class Asking {
 public:
-    Asking(const SimulateTask& task,
-           const PipelineConfig& config,
-           Position context,
-           ConductorActor& conductor)
-        : task_{task}, config_{config}, context_{context}, conductor_{conductor} {
+    Asking(const SimulateTask& task, Position context, ConductorActor& conductor)
+        : task_{task}, context_{context}, conductor_{conductor} {
         answers.resize(task.prompts.size());
     }
 
@@ -188,8 +185,6 @@ private:
         AnswerOrder order;
         order.request = task_.request;
         order.request.text = task_.prompts[index];
-        order.request.gamma = config_.gamma();
-        order.request.acceptance = config_.acceptance;
         order.request.context = context_;
         order.on_token = [this, index](TokenId token) {
             answers[index].ids.push_back(token);
@@ -206,7 +201,6 @@ private:
     }
 
     const SimulateTask& task_;
-    const PipelineConfig& config_;
     Position context_;
     ConductorActor& conductor_;
     std::size_t asked_ = 0;
@@ -349,9 +343,10 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     options.tracing = true;
     options.jobs_may_run_early = false;
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
-    ConductorActor conductor{conductor_plan(placement, config.supervision),
-                             file.config().vocab_size, kv_slots};
-    Asking asking{task, config, context.value(), conductor};
+    ConductorPlan conductor_of = conductor_plan(placement, config.supervision);
+    conductor_of.acceptance = config.acceptance;
+    ConductorActor conductor{std::move(conductor_of), file.config().vocab_size, kv_slots};
+    Asking asking{task, context.value(), conductor};
     world.start(conductor);
     world.call_at(SimTime{0}, [&asking] { asking.begin(); });
     (void)world.run([&asking] { return asking.over(); }, kForever);

@@ -28,7 +28,6 @@ PipelineOptions drafting(double right) {
 
 Request long_request(std::uint64_t seed) {
     Request request = small_request(seed);
-    request.gamma = 4;
     return request;
 }
 
