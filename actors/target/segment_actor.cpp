@@ -38,6 +38,7 @@ void SegmentActor::on_start(StageContext& context) {
     host_.context = &context;
     host_.outbox.emplace(context);
     host_.inbox.start(context);
+    roles_.start(context);
     connect();
 }
 

@@ -1,5 +1,8 @@
 #include "actors/target/segment_roles.hpp"
 
+#include <span>
+#include <vector>
+
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -34,9 +37,17 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
     }
     if (plan.self_draft) {
         PACE_CHECK(dispatcher.has_value(), "a segment drafts that is not the first one");
-        self_draft.emplace(host, backend, *dispatcher, *plan.self_draft);
+        self_draft.emplace(
+            SelfDraftHost{
+                .slots = dispatcher->scheduler(),
+                .gone = [&host](const RequestState& state) { return host.requests.gone(state); }},
+            backend, *plan.self_draft);
         host.inbox.attach(*self_draft);
     }
+}
+
+void SegmentRoles::start(StageContext& context) {
+    if (self_draft) self_draft->start(context);
 }
 
 Status SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
@@ -59,7 +70,15 @@ Status SegmentRoles::prepare(SegmentRun& run) {
         if (Status complete = final_verify->prepare(run); !complete) return complete;
     }
     if (early_verify) early_verify->prepare(run);
-    if (self_draft) self_draft->prepare(run);
+    if (self_draft) {
+        std::vector<SelfDraftRows> batch;
+        for (const RunPart& part : run.parts) {
+            batch.push_back({.state = part.state,
+                             .kind = part.part.kind,
+                             .rows = std::span{run.job.rows}.subspan(part.first, part.part.rows)});
+        }
+        self_draft->prepare(batch);
+    }
     if (tap) tap->prepare(run);
     return {};
 }

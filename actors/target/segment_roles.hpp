@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "actors/self_draft/self_draft.hpp"
 #include "actors/target/dispatcher.hpp"
 #include "actors/target/early_verify.hpp"
 #include "actors/target/final_verify.hpp"
@@ -21,7 +22,6 @@
 #include "actors/target/segment_host.hpp"
 #include "actors/target/segment_plan.hpp"
 #include "actors/target/segment_run.hpp"
-#include "actors/target/self_draft.hpp"
 
 namespace paceline {
 
@@ -31,6 +31,7 @@ struct SegmentRoles {
     SegmentRoles(const SegmentRoles&) = delete;
     SegmentRoles& operator=(const SegmentRoles&) = delete;
 
+    void start(StageContext& context);
     /// An attempt begins. Errors: as Dispatcher::begin().
     Status begin(const std::shared_ptr<RequestState>& state);
     /// A verdict was applied to the state: `step` is what it did.

@@ -169,7 +169,8 @@ void SegmentRunner::submit(const RunPtr& run) {
 void SegmentRunner::finish(const RunPtr& run, JobOutcome outcome) {
     PACE_CHECK(running_ == run, "a job ends that is not running");
     running_.reset();
-    if (roles_.self_draft) roles_.self_draft->ran(*run, host_.context->now() - run->started);
+    if (roles_.self_draft)
+        roles_.self_draft->ran(run->verifies(), host_.context->now() - run->started);
     run->release();
     run->drop_stale(host_.requests, outcome, roles_.final_verify.has_value());
     Status status;
@@ -198,7 +199,8 @@ Status SegmentRunner::announce(const SegmentRun& run) {
             run.parts.begin(), run.parts.end(),
             [&](const RunPart& candidate) { return candidate.state.get() == &verified.state; });
         if (part == run.parts.end()) continue;  // stopped while it was verified
-        if (roles_.self_draft) roles_.self_draft->verified(verified);
+        if (roles_.self_draft)
+            roles_.self_draft->verified(verified.state, verified.rows, verified.result);
         const msg::Verdict verdict = roles_.final_verify->announce(verified, *part);
         if (Status applied = results_.apply(*part->state, verdict); !applied) return applied;
         if (!roles_.early_verify || part->state->over()) continue;

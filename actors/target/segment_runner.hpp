@@ -1,7 +1,7 @@
 // SegmentRunner: keeps the layers of a segment at work: one job at a time, as long as there is
 // something to compute.
 //
-//     advance()   [idle] --a draft is due-------> draft job (self_draft.hpp)
+//     advance()   [idle] --a draft is due-------> draft job (self_draft/self_draft.hpp)
 //                        --parts are ready------> run: layers, verdicts or an exit (run_job.hpp)
 //                        --a run was passed on--> exit job (early_verify.hpp)
 //                        --nothing is ready-----> a timer for what is due without a message

@@ -17,7 +17,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "actors/decoding/answer_figures.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "model/config.hpp"
 #include "runtime/observe/counters.hpp"
 

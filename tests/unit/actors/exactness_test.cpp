@@ -4,7 +4,7 @@
 #include <string>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,4 +1,4 @@
-#include "actors/target/skip_optimiser.hpp"
+#include "actors/self_draft/skip_optimiser.hpp"
 
 #include <algorithm>
 #include <utility>
