@@ -21,9 +21,15 @@ void Backend::gather(std::span<const RowSource> rows, HiddenRows to) {
     PACE_CHECK(to.size() == rows.size() * dim, "a place for each row");
     const std::span<float> out = to.host();
     for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].is_gap()) continue;
         const std::span<const float> from = rows[i].of.subspan(rows[i].row * dim, dim).host();
         std::copy(from.begin(), from.end(), out.begin() + static_cast<std::ptrdiff_t>(i * dim));
     }
+}
+
+void Backend::copy(ConstHiddenRows from, HiddenRows to) {
+    PACE_CHECK(from.size() == to.size(), "as many rows as are copied");
+    std::copy_n(from.host().begin(), from.size(), to.host().begin());
 }
 
 RowMemory Backend::make_rows(std::size_t rows) {
@@ -56,74 +62,6 @@ void Backend::head_listed(HeadId /*id*/,
                           int /*rows*/,
                           std::span<float> /*logits*/) {
     PACE_CHECK(false, "this backend has no head with a short list");
-}
-
-void Backend::draw(ConstHiddenRows /*hidden*/,
-                   std::span<const DrawJob> /*jobs*/,
-                   std::span<std::optional<TokenId>> /*tokens*/) {
-    PACE_CHECK(false, "this backend draws no tokens");
-}
-
-void Backend::draw_candidates(HeadId /*id*/,
-                              ConstHiddenRows /*hidden*/,
-                              std::span<const DrawJob> /*jobs*/,
-                              std::span<std::vector<Candidate>> /*best*/) {
-    PACE_CHECK(false, "this backend draws no candidates");
-}
-
-RunOutcome Backend::run_and_gather(std::span<const Row> rows,
-                                   HiddenRows hidden,
-                                   const BehindRows& behind,
-                                   const CancelToken* cancel,
-                                   std::size_t places,
-                                   Drawn& drawn) {
-    PACE_CHECK(behind.jobs.size() == rows.size() && places >= rows.size(),
-               "a job for each row, and a place for what is drawn");
-    RowMemory own;
-    if (hidden.empty()) {
-        own = make_rows(rows.size());
-        hidden = own.rows;
-    }
-    if (run_layers(rows, hidden, cancel) == RunOutcome::Cancelled) return RunOutcome::Cancelled;
-    std::vector<RowSource> states;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (behind.jobs[r].params == nullptr) continue;
-        drawn.rows.push_back(r);
-        drawn.jobs.push_back(behind.jobs[r]);
-        states.push_back({hidden, r});
-    }
-    drawn.hidden = make_rows(states.size());
-    gather(states, drawn.hidden.rows);
-    return RunOutcome::Done;
-}
-
-RunOutcome Backend::run_and_draw(std::span<const Row> rows,
-                                 HiddenRows hidden,
-                                 const BehindRows& behind,
-                                 std::span<std::optional<TokenId>> tokens,
-                                 const CancelToken* cancel) {
-    Drawn drawn;
-    if (run_and_gather(rows, hidden, behind, cancel, tokens.size(), drawn) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    std::vector<std::optional<TokenId>> own(drawn.rows.size());
-    if (!own.empty()) draw(drawn.hidden.rows, drawn.jobs, own);
-    for (std::size_t i = 0; i < own.size(); ++i) tokens[drawn.rows[i]] = own[i];
-    return RunOutcome::Done;
-}
-
-RunOutcome Backend::run_and_draw_candidates(HeadId id,
-                                            std::span<const Row> rows,
-                                            HiddenRows hidden,
-                                            const BehindRows& behind,
-                                            std::span<std::vector<Candidate>> best,
-                                            const CancelToken* cancel) {
-    Drawn drawn;
-    if (run_and_gather(rows, hidden, behind, cancel, best.size(), drawn) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    std::vector<std::vector<Candidate>> own(drawn.rows.size());
-    if (!own.empty()) draw_candidates(id, drawn.hidden.rows, drawn.jobs, own);
-    for (std::size_t i = 0; i < own.size(); ++i) best[drawn.rows[i]] = std::move(own[i]);
-    return RunOutcome::Done;
 }
 
 RunOutcome Backend::run_adapter(std::span<const Row> /*rows*/,

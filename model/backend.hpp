@@ -2,10 +2,10 @@
 //
 //     run_layers(rows, hidden)   each row's sub-layers [first, last), hidden states in and out
 //     head(hidden, id)           logits of hidden states
-//     draw(hidden, jobs)         the target's own tokens, drawn on the device if it can draw
-//     run_and_draw(rows, ...)    layers and draw in one call: only tokens are copied from the device
 //     run_adapter(rows, hidden)  an exit's adapter over the hidden states, if there is one
-//     gather(rows, to)           copies hidden states between memories
+//     gather(rows, to)           copies single hidden states between memories
+//     copy(from, to)             copies a block of them
+//     device_sampler()           draws tokens on the device (device_sampler.hpp), if it can
 //
 // Hidden states, keys and values are passed as references (placed_span.hpp) to memory of the host, of the
 // backend's device, or of another device that it can reach. A backend without a device aborts on a device
@@ -24,7 +24,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,8 +34,6 @@
 #include "model/kv_layout.hpp"
 #include "model/placed_span.hpp"
 #include "model/rows.hpp"
-#include "model/sampling/candidates.hpp"
-#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 
@@ -96,19 +93,6 @@ struct HeadSpec {
     bool norm_first = true;             // false: logits = E (norm(T h))
 };
 
-/// What to draw after a hidden state: for the sequence position `position`.
-struct DrawJob {
-    const SamplingParams* params = nullptr;
-    Position position = 0;
-    int count = 1;  // candidates, at most
-};
-
-/// What run_and_draw() and run_and_draw_candidates() do after the layers.
-struct BehindRows {
-    std::span<const DrawJob> jobs = {};  // one per row; params == nullptr: nothing is drawn
-    bool hidden = false;                 // the hidden states are returned too
-};
-
 /// Memory of the device that a backend computes on, except for the last.
 struct MemoryUse {
     std::uint64_t weight_bytes = 0;
@@ -119,6 +103,8 @@ struct MemoryUse {
 
 /// Aborts if the row runs a sub-layer whose weights its backend did not load (CpuOptions::skipped).
 void check_skipped(const Row& row, const SublayerMask& skipped);
+
+class DeviceSampler;
 
 class Backend {
 public:
@@ -140,9 +126,12 @@ public:
                                   HiddenRows hidden,
                                   const CancelToken* cancel) = 0;
 
-    /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories.
+    /// Copies rows, in this order, to the rows of `to`; sources may lie in different memories. A
+    /// gap leaves its row of `to` as it is.
     /// Preconditions: a row of config().dim in `to` for each; no source overlaps with `to`.
     virtual void gather(std::span<const RowSource> rows, HiddenRows to);
+    /// Copies a block of rows. Preconditions: both have the same size, and do not overlap.
+    virtual void copy(ConstHiddenRows from, HiddenRows to);
     /// Memory for `rows` hidden states where this backend computes, so that calls with it copy nothing between
     /// host and device. The backend must outlive it. Throws std::bad_alloc, or the device's exceptions.
     [[nodiscard]] virtual RowMemory make_rows(std::size_t rows);
@@ -152,6 +141,7 @@ public:
     /// `rows` rows of `memory`, which is allocated anew if it has fewer.
     [[nodiscard]] HiddenRows rows_of(RowMemory& memory, std::size_t rows);
     /// The rows as one contiguous block: in place if they are contiguous, else gathered in `room`.
+    /// Precondition: none is a gap.
     [[nodiscard]] ConstHiddenRows in_order(std::span<const RowSource> rows, RowMemory& room);
 
     /// Logits of `rows` hidden states: final norm, then the head. `hidden` is [rows, dim],
@@ -168,45 +158,8 @@ public:
     /// [rows, short_list(id).size()].
     virtual void head_listed(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits);
 
-    /// Whether draw() and draw_candidates() can draw with such parameters.
-    [[nodiscard]] virtual bool draws(const SamplingParams& /*params*/) const { return false; }
-    /// The largest DrawJob::count of draw_candidates(); 0: it cannot draw candidates.
-    [[nodiscard]] virtual int candidates_max() const { return 0; }
-    /// sample() of the final head's logits, bit for bit, drawn where the backend computes: from a device only
-    /// the tokens are copied. `hidden` is [jobs, dim]; no value where no token can be drawn.
-    /// Preconditions: has_head(Final), draws() is true for all parameters.
-    virtual void draw(ConstHiddenRows hidden,
-                      std::span<const DrawJob> jobs,
-                      std::span<std::optional<TokenId>> tokens);
-    /// candidates() of a head's logits, or listed_candidates() where it has a short list: the same
-    /// tokens and the same bits of their log_prob.
-    /// Preconditions: has_head(id), draws() is true for all parameters, counts up to candidates_max().
-    virtual void draw_candidates(HeadId id,
-                                 ConstHiddenRows hidden,
-                                 std::span<const DrawJob> jobs,
-                                 std::span<std::vector<Candidate>> best);
-
-    /// Whether the two calls below draw where the backend computes, so that drawing after every row costs less
-    /// than a second call. Otherwise they call run_layers() and draw(), and jobs that are not needed cost
-    /// a head each.
-    [[nodiscard]] virtual bool draws_behind_rows() const { return false; }
-    /// run_layers(), then draw() after every row with a job, in one call; the results have the same bits as
-    /// those of the two calls. tokens[r] belongs to row r and is unchanged if nothing is drawn for it.
-    /// `hidden` is input for rows that start past sub-layer 0, and output if behind.hidden; otherwise it is
-    /// undefined afterwards, and may be empty if all rows start at 0.
-    /// Cancelled: as run_layers(). Preconditions: those of run_layers() and draw().
-    virtual RunOutcome run_and_draw(std::span<const Row> rows,
-                                    HiddenRows hidden,
-                                    const BehindRows& behind,
-                                    std::span<std::optional<TokenId>> tokens,
-                                    const CancelToken* cancel);
-    /// The same with draw_candidates().
-    virtual RunOutcome run_and_draw_candidates(HeadId id,
-                                               std::span<const Row> rows,
-                                               HiddenRows hidden,
-                                               const BehindRows& behind,
-                                               std::span<std::vector<Candidate>> best,
-                                               const CancelToken* cancel);
+    /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
+    [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
 
     /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
@@ -231,20 +184,6 @@ public:
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;
     /// Two backends with the same class give the same bits: build, weights, dtypes, ISA.
     [[nodiscard]] virtual std::string equality_class() const = 0;
-
-private:
-    /// The rows with a draw, and their hidden states as one contiguous block.
-    struct Drawn {
-        std::vector<std::size_t> rows = {};
-        std::vector<DrawJob> jobs = {};
-        RowMemory hidden = {};
-    };
-    RunOutcome run_and_gather(std::span<const Row> rows,
-                              HiddenRows hidden,
-                              const BehindRows& behind,
-                              const CancelToken* cancel,
-                              std::size_t places,
-                              Drawn& drawn);
 };
 
 }  // namespace paceline

@@ -68,10 +68,12 @@ using ConstHiddenRows = PlacedSpan<const float>;
 using KvBytes = PlacedSpan<std::byte>;
 using ConstKvBytes = PlacedSpan<const std::byte>;
 
-/// One row of hidden states, by what it lies in. The default: no row.
+/// One row of hidden states, by what it lies in. The default is a gap: no row.
 struct RowSource {
     ConstHiddenRows of = {};
     std::size_t row = 0;
+
+    [[nodiscard]] bool is_gap() const { return of.empty(); }
 };
 
 /// Hidden states that a caller keeps where a backend computes (Backend::make_rows).

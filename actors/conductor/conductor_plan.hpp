@@ -11,6 +11,7 @@
 
 #include "actors/conductor/draft_quarantine.hpp"
 #include "actors/conductor/progress_watch.hpp"
+#include "actors/decoding/acceptance.hpp"
 #include "ipc/base/ids.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -29,7 +30,9 @@ struct ConductorPlan {
     /// Every stage, in the order in which Begins are sent: essential stages before the others, and
     /// the one that acts first on a request last among the essential ones.
     std::vector<Stage> begin_to{};
-    Micros cancel_poll{20'000};  // interval at which cancelled() is called
+    AcceptanceRule acceptance = AcceptanceRule::Coupled;  // of all requests
+    Position context = 0;                                 // of a request that sets none
+    Micros cancel_poll{20'000};                           // interval at which cancelled() is called
     /// A request that waits longer than this for a lost stage fails. Must be longer than a stage
     /// may load (RestartRules). Time in which this process or the machine is suspended does not
     /// count.

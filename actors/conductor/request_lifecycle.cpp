@@ -14,7 +14,7 @@ RequestLifecycle::RequestLifecycle(const ConductorPlan& plan, int vocab_size, st
     : verifier_{plan.verifier},
       recovery_limit_{plan.recovery_limit},
       stages_{plan.begin_to},
-      requests_{vocab_size, kv_slots},
+      requests_{vocab_size, kv_slots, plan.acceptance, plan.context},
       quarantine_{plan.poison_limit},
       drafts_{plan, stages_, requests_,
               [this](RequestId request, const RequestRecord& record, StageId to) {
@@ -55,12 +55,12 @@ void RequestLifecycle::begin_waiting() {
 
 void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record, StageId to) {
     if (stages_.is_lost(to)) return;  // a draft: it gets this when it has joined
-    const Request spec = requests_.begin_of(request, record);
-    context_->post(to, control::Begin{request, record.attempt, encode_request(spec)});
+    const BeginPayload spec = requests_.begin_of(request, record);
+    context_->post(to, control::Begin{request, record.attempt, encode_begin(spec)});
 }
 
 void RequestLifecycle::begin(RequestId request, RequestRecord& record) {
-    const Request spec = requests_.begin_of(request, record);
+    const BeginPayload spec = requests_.begin_of(request, record);
     const std::int32_t rows = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
     if (record.begun) {
         ++record.stats.replays;

@@ -29,8 +29,7 @@ Status RequestTable::complete_text(AnswerOrder& order) const {
 
 Result<RequestId> RequestTable::accept(AnswerOrder order) {
     if (Status complete = complete_text(order); !complete) return complete.error();
-    order.request.replayed = 0;
-    order.request.reuse = 0;  // begin_of() knows what the stages hold by then
+    if (order.request.context == 0) order.request.context = context_;
     // Caches have whole pages only.
     const std::int32_t kv_slots = kv_slots_ / kKvPageSlots * kKvPageSlots;
     if (Status valid = validate(order.request, vocab_size_, kv_slots); !valid) return valid.error();
@@ -106,8 +105,8 @@ void RequestTable::drop_held() {
     for (auto& [request, record] : records_) record.held = 0;
 }
 
-Request RequestTable::begin_of(RequestId request, const RequestRecord& record) const {
-    Request spec = record.order.request;
+BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& record) const {
+    BeginPayload spec{record.order.request};
     const std::span<const TokenId> text = log_.text(request);
     const std::size_t committed = log_.answer(request).size();
     const bool forget = planted(PlantedBug::ReplayForgetsCommitted);
@@ -117,6 +116,7 @@ Request RequestTable::begin_of(RequestId request, const RequestRecord& record) c
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
     // The last token of the text is the root: it is fed with the first batch, so never reused.
     spec.reuse = std::min(record.held, static_cast<std::int32_t>(spec.text.size()) - 1);
+    spec.acceptance = acceptance_;
     return spec;
 }
 

@@ -20,6 +20,7 @@
 
 #include "actors/conductor/answer_order.hpp"
 #include "actors/conductor/commit_log.hpp"
+#include "actors/decoding/begin_payload.hpp"
 
 namespace paceline {
 
@@ -43,9 +44,13 @@ struct RequestRecord {
 
 class RequestTable {
 public:
-    /// The stages': what a request is checked against.
-    RequestTable(int vocab_size, std::int32_t kv_slots)
-        : vocab_size_{vocab_size}, kv_slots_{kv_slots} {}
+    /// What a request is checked against, the acceptance rule of all, and the context of one that
+    /// sets none.
+    RequestTable(int vocab_size, std::int32_t kv_slots, AcceptanceRule acceptance, Position context)
+        : vocab_size_{vocab_size},
+          kv_slots_{kv_slots},
+          acceptance_{acceptance},
+          context_{context} {}
 
     /// Takes an order: a new request, or a further turn of one. Errors: those of validate(Request);
     /// BadArgument with too many requests (those not closed count), or if the request that the
@@ -67,7 +72,7 @@ public:
     void drop_held();
 
     /// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
-    [[nodiscard]] Request begin_of(RequestId request, const RequestRecord& record) const;
+    [[nodiscard]] BeginPayload begin_of(RequestId request, const RequestRecord& record) const;
     /// Prompt and answer, as passed to the client. Empty if it is unknown. Valid until it is
     /// continued or closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
@@ -79,6 +84,8 @@ private:
 
     int vocab_size_;
     std::int32_t kv_slots_;
+    AcceptanceRule acceptance_;
+    Position context_;
     CommitLog log_;
     std::map<RequestId, RequestRecord> records_;
     RequestId newest_;

@@ -72,18 +72,14 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
     return chosen;
 }
 
-Growth::Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause)
+Growth::Growth(const GrowthRule& rule, bool may_pause)
     : rule_{rule},
       reach_min_{rule.draft_reach_min},
-      length_{request_gamma <= 0                   ? 0
-              : rule.pace == DraftPace::Sequential ? std::min(rule.gamma, request_gamma)
-                                                   : rule.gamma,
-              rule.adaptive && rule.pace == DraftPace::Sequential && request_gamma > 0},
+      length_{rule.gamma, rule.adaptive && rule.pace == DraftPace::Sequential},
       may_pause_{may_pause} {}
 
 Growth::Step Growth::next(const DraftTree& tree, std::int32_t room) {
     room = std::min(room, kDeepest);
-    if (length_.now() <= 0) return {};
     if (rule_.part == GrowthPart::Alternatives) return alternatives(tree, room);
     switch (rule_.pace) {
         case DraftPace::Sequential:

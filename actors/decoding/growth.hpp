@@ -43,9 +43,8 @@ struct GrowthView {
 
 class Growth {
 public:
-    /// `request_gamma`: the request's own limit; 0: no candidates. `may_pause`: false for a source whose
-    /// candidates cost nothing and have known probabilities.
-    Growth(const GrowthRule& rule, std::int32_t request_gamma, bool may_pause = false);
+    /// `may_pause`: false for a source whose candidates cost nothing and have known probabilities.
+    explicit Growth(const GrowthRule& rule, bool may_pause = false);
 
     struct Step {
         std::vector<DraftNodeId> expand;        // in the next pass; empty: none

@@ -30,7 +30,6 @@ struct GrowthRule {
     DraftPace pace = DraftPace::Sequential;
     GrowthPart part = GrowthPart::Both;
     // Depth of the trunk below the root per round; with Ahead the deepest it may get.
-    // A request may ask for less (Request::gamma), with Sequential.
     std::int32_t gamma = 8;
     std::int32_t gamma_early = 0;    // lockstep FOLD: the first gamma1 of them, before the exit's
                                      // candidates arrive; the others are gamma2. 0: no such wait

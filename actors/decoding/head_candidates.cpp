@@ -34,10 +34,12 @@ void HeadCandidates::find(HeadId id,
         jobs.push_back(row.job);
     }
     const ConstHiddenRows hidden = backend_.in_order(sources, hidden_);
-    const bool on_device = std::all_of(jobs.begin(), jobs.end(), [&](const DrawJob& job) {
-        return job.count <= backend_.candidates_max() && backend_.draws(*job.params);
-    });
-    if (on_device) return backend_.draw_candidates(id, hidden, jobs, best);
+    DeviceSampler* device = backend_.device_sampler();
+    const auto draws = [&](const DrawJob& job) {
+        return job.count <= device->candidates_max() && device->draws(*job.params);
+    };
+    if (device != nullptr && std::all_of(jobs.begin(), jobs.end(), draws))
+        return device->draw_candidates(id, hidden, jobs, best);
     const std::span<const TokenId> list = backend_.short_list(id);
     const std::size_t width = list.empty() ? row_.size() : list.size();
     const auto logits = std::span{logits_}.first(rows.size() * width);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/candidates.hpp"
 
 namespace paceline {

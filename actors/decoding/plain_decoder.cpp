@@ -107,18 +107,21 @@ RunOutcome PlainDecoder::run_rows(std::span<const Row> rows,
                                   const SamplingParams& sampling,
                                   const CancelToken* cancel) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    if (!drawn_with_layers(sampling))
+    DeviceSampler* device = device_for(sampling);
+    if (device == nullptr)
         return backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
     jobs_.assign(rows.size(), {});
     tokens_.assign(rows.size(), std::nullopt);
     const auto end = static_cast<Position>(text_.size());
     if (rows.back().position + 1 == end) jobs_.back() = {&sampling, end};
-    return backend_->run_and_draw(rows, {}, {.jobs = jobs_}, tokens_, cancel);
+    return device->run_and_draw(rows, {}, {.jobs = jobs_}, tokens_, cancel);
 }
 
-/// Whether the token is there when the last row is: no hidden state leaves the device then.
-bool PlainDecoder::drawn_with_layers(const SamplingParams& sampling) const {
-    return backend_->draws_behind_rows() && backend_->draws(sampling);
+/// Draws the token with the layers of the last row, so that no hidden state leaves the device.
+/// nullptr: it is drawn from logits.
+DeviceSampler* PlainDecoder::device_for(const SamplingParams& sampling) const {
+    DeviceSampler* device = backend_->device_sampler();
+    return device != nullptr && device->draws(sampling) ? device : nullptr;
 }
 
 std::span<float> PlainDecoder::last_logits() {
@@ -126,16 +129,6 @@ std::span<float> PlainDecoder::last_logits() {
     const auto last = static_cast<std::size_t>(last_rows_ - 1);
     backend_->head(HeadId::Final, std::span{hidden_}.subspan(last * dim, dim), 1, logits_);
     return logits_;
-}
-
-std::optional<TokenId> PlainDecoder::drawn(const SamplingParams& sampling, Position position) {
-    if (drawn_with_layers(sampling)) return tokens_.back();
-    const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    const auto last = static_cast<std::size_t>(last_rows_ - 1);
-    const DrawJob job{&sampling, position};
-    std::optional<TokenId> token;
-    backend_->draw(std::span{hidden_}.subspan(last * dim, dim), {&job, 1}, {&token, 1});
-    return token;
 }
 
 Result<AnswerStats> PlainDecoder::run(const Request& request,
@@ -148,7 +141,7 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
     const auto length = static_cast<Position>(text_.size());
     const FinishRule rule{.end_tokens = request.end_tokens,
                           .max_tokens = request.max_tokens,
-                          .answer_begin = length - request.replayed,
+                          .answer_begin = length,
                           .context = context};
     const SamplingParams& sampling = request.sampling;
     AnswerStats stats;
@@ -173,9 +166,9 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
             if (on_prefill_ && fed_ < length) on_prefill_(1.0 - double(length - fed_) / unfed);
         }
         const auto position = static_cast<Position>(text_.size());
-        const bool device_draws = backend_->draws(sampling);
+        const bool device_draws = device_for(sampling) != nullptr;
         std::optional<TokenId> token;
-        if (device_draws) token = drawn(sampling, position);
+        if (device_draws) token = tokens_.back();
         const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
         if (stats.generated_tokens == 0) stats.prefilled = clock();
         if (!device_draws)

@@ -23,6 +23,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
@@ -49,9 +50,8 @@ public:
     ~PlainDecoder();
 
     /// Appends request.text to the text (a prompt, or the next turn of a chat), then generates.
-    /// Tokens are appended to the text as they are drawn. Nothing is proposed, so gamma, acceptance
-    /// and reuse are not read; a context of 0 is the decoder's, a larger one is cut to it. `cancel`
-    /// may be nullptr.
+    /// Tokens are appended to the text as they are drawn. A context of 0 is the decoder's, a larger
+    /// one is cut to it. `cancel` may be nullptr.
     /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
     /// parameters, or a text that leaves no room in the context (then the text is as before).
     Result<AnswerStats> run(const Request& request,
@@ -78,10 +78,8 @@ private:
     RunOutcome run_rows(std::span<const Row> rows,
                         const SamplingParams& sampling,
                         const CancelToken* cancel);
-    [[nodiscard]] bool drawn_with_layers(const SamplingParams& sampling) const;
+    [[nodiscard]] DeviceSampler* device_for(const SamplingParams& sampling) const;
     std::span<float> last_logits();
-    /// The token after the last row, where the backend draws it.
-    std::optional<TokenId> drawn(const SamplingParams& sampling, Position position);
 
     Backend* backend_;
     int prefill_rows_;

@@ -9,7 +9,7 @@
 #include "actors/draft/set_searcher.hpp"
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"

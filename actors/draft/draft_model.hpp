@@ -29,6 +29,7 @@
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/skip_set.hpp"
@@ -128,7 +129,7 @@ public:
                          Position position,
                          int layer,
                          std::span<float> states);
-    void gather(std::span<const RowSource> rows, HiddenRows to) { backend_.gather(rows, to); }
+    void copy(ConstHiddenRows from, HiddenRows to) { backend_.copy(from, to); }
     [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
     /// Rows of candidates skip this set from now on. Cached keys of candidates were computed with the old
     /// set: the caller drops them (DraftTree::drop_slots()).

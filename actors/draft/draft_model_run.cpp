@@ -24,7 +24,7 @@ RunOutcome DraftModel::run(const CancelToken* cancel) {
 
 /// Whether the device can draw all candidates where it computes the rows: a pass is one wait then.
 bool DraftModel::drawn_with_layers() const {
-    if (!backend_.draws_behind_rows() || !device_draws(heads_)) return false;
+    if (!device_draws(heads_)) return false;
     // A row that is asked for twice has two jobs.
     std::vector<bool> asked(rows_.size(), false);
     return std::none_of(heads_.begin(), heads_.end(), [&](const PassHead& head) {
@@ -38,8 +38,8 @@ RunOutcome DraftModel::run_and_draw(const CancelToken* cancel) {
     std::vector<DrawJob> jobs(rows_.size());
     for (const PassHead& head : heads_) jobs[head.row] = job_of(head);
     std::vector<std::vector<Candidate>> best(rows_.size());
-    const RunOutcome outcome =
-        backend_.run_and_draw_candidates(options_.head, rows_, {}, {.jobs = jobs}, best, cancel);
+    const RunOutcome outcome = backend_.device_sampler()->run_and_draw_candidates(
+        options_.head, rows_, {}, {.jobs = jobs}, best, cancel);
     for (PassHead& head : heads_) take_drawn(head, std::move(best[head.row]));
     return outcome;
 }
@@ -80,10 +80,11 @@ bool DraftModel::device_draws(std::span<const PassHead> heads) const {
     // Another vocabulary than the target's, smaller or larger, needs the whole row here. A short
     // list has none but the target's tokens.
     const bool same = backend_.config().vocab_size == options_.vocab_size;
-    if (short_list_.empty() && !same) return false;
+    const DeviceSampler* device = backend_.device_sampler();
+    if (device == nullptr || (short_list_.empty() && !same)) return false;
     return std::all_of(heads.begin(), heads.end(), [&](const PassHead& head) {
-        return head.draw_top == 0 && head.count <= backend_.candidates_max() &&
-               backend_.draws(pass_[head.row].text->sampling);
+        return head.draw_top == 0 && head.count <= device->candidates_max() &&
+               device->draws(pass_[head.row].text->sampling);
     });
 }
 
@@ -103,7 +104,7 @@ bool DraftModel::draw_candidates(std::size_t first, std::size_t count, ConstHidd
     std::vector<DrawJob> jobs;
     for (const PassHead& head : heads) jobs.push_back(job_of(head));
     std::vector<std::vector<Candidate>> best(count);
-    backend_.draw_candidates(options_.head, hidden, jobs, best);
+    backend_.device_sampler()->draw_candidates(options_.head, hidden, jobs, best);
     for (std::size_t i = 0; i < count; ++i) take_drawn(heads[i], std::move(best[i]));
     return true;
 }

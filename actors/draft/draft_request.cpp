@@ -35,13 +35,13 @@ std::vector<TokenId> trunk_of(const msg::Proposal& proposal) {
 }  // namespace
 
 DraftRequest::DraftRequest(const control::Begin& begin,
-                           const Request& spec,
+                           const BeginPayload& spec,
                            const DraftPlan& plan,
                            const DraftTools& tools)
     : id{begin.request},
       attempt{begin.attempt},
       text{std::make_shared<DraftText>(spec)},
-      growth{plan.growth, spec.gamma, tools.model != nullptr},
+      growth{plan.growth, tools.model != nullptr},
       worth{spec.sampling.greedy()},
       plan_{plan},
       model_{tools.model.get()},

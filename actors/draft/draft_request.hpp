@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "actors/decoding/begin_payload.hpp"
 #include "actors/decoding/growth.hpp"
 #include "actors/decoding/pass_worth.hpp"
 #include "actors/draft/draft_model.hpp"
@@ -24,7 +25,7 @@ class DraftRequest {
 public:
     /// `tools` are borrowed, and may be nothing but a model or a source.
     DraftRequest(const control::Begin& begin,
-                 const Request& request,
+                 const BeginPayload& spec,
                  const DraftPlan& plan,
                  const DraftTools& tools);
 

@@ -85,9 +85,9 @@ bool DraftWork::current(const RequestPtr& request) const {
 
 Status DraftWork::begin(const control::Begin& begin) {
     if (!inbox_.gate.is_news(begin.request, begin.attempt)) return {};
-    const Result<Request> decoded = decode_request(begin.payload);
+    const Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
-    const Request& spec = decoded.value();
+    const BeginPayload& spec = decoded.value();
     if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
     if (catch_up(begin, spec)) return inbox_.deliver_due();
     stop(begin.request);
@@ -106,7 +106,7 @@ Status DraftWork::begin(const control::Begin& begin) {
 }
 
 /// Its Begin again: the request continues as if no verdict had been missed.
-bool DraftWork::catch_up(const control::Begin& begin, const Request& spec) {
+bool DraftWork::catch_up(const control::Begin& begin, const BeginPayload& spec) {
     const RequestPtr request = find({begin.request, begin.attempt, {}});
     if (!request || !request->catch_up(spec.text)) return false;
     inbox_.gate.begun(begin.request, begin.attempt);

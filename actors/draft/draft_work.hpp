@@ -115,7 +115,7 @@ private:
     Status begin(const control::Begin& begin);
     void follow(const msg::Verdict& verdict);
     void ask_again(const RequestPtr& request, const msg::Verdict& verdict);
-    [[nodiscard]] bool catch_up(const control::Begin& begin, const Request& spec);
+    [[nodiscard]] bool catch_up(const control::Begin& begin, const BeginPayload& spec);
     void stop(RequestId request);
     [[nodiscard]] bool current(const RequestPtr& request) const;
 

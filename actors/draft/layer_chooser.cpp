@@ -34,14 +34,12 @@ Status LayerChooser::take(const msg::TensorNote& note, ConstHiddenRows residuals
         missing_ = options_.layers;
         std::fill(there_.begin(), there_.end(), false);
     }
-    std::vector<RowSource> rows;
     for (std::uint64_t i = 0; i < layers; ++i) {
-        rows.push_back({residuals, i});
         std::vector<bool>::reference known = there_[note.layer + i];
         missing_ -= known ? 0 : 1;
         known = true;
     }
-    model_.gather(rows, std::span{residuals_}.subspan((note.layer + 1) * dim, layers * dim));
+    model_.copy(residuals, std::span{residuals_}.subspan((note.layer + 1) * dim, layers * dim));
     return {};
 }
 

@@ -9,8 +9,11 @@
 
 namespace paceline {
 
-RequestState::RequestState(
-    RequestId request, Attempt attempt, Request spec, TreeRole role, const RequestState* before)
+RequestState::RequestState(RequestId request,
+                           Attempt attempt,
+                           BeginPayload spec,
+                           TreeRole role,
+                           const RequestState* before)
     : request_{request},
       attempt_{attempt},
       spec_{std::move(spec)},

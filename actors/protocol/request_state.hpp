@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/request.hpp"
+#include "actors/decoding/begin_payload.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -34,13 +34,13 @@ public:
     /// spec.reuse slots are taken over; nullptr if there is none (then spec.reuse must be 0).
     RequestState(RequestId request,
                  Attempt attempt,
-                 Request spec,
+                 BeginPayload spec,
                  TreeRole role,
                  const RequestState* before);
 
     [[nodiscard]] RequestId request() const { return request_; }
     [[nodiscard]] Attempt attempt() const { return attempt_; }
-    [[nodiscard]] const Request& spec() const { return spec_; }
+    [[nodiscard]] const BeginPayload& spec() const { return spec_; }
     [[nodiscard]] const FinishRule& finish_rule() const { return finish_rule_; }
     [[nodiscard]] const std::vector<TokenId>& text() const { return text_; }
     [[nodiscard]] const std::vector<KvSlot>& slots() const { return slots_; }
@@ -70,7 +70,7 @@ public:
 private:
     RequestId request_;
     Attempt attempt_;
-    Request spec_;
+    BeginPayload spec_;
     FinishRule finish_rule_;
     std::vector<TokenId> text_;
     std::vector<KvSlot> slots_;

@@ -123,7 +123,7 @@ bool BatchScheduler::holds(RequestId request) const {
     return entries_.contains(request);
 }
 
-bool BatchScheduler::has_room(RequestId request, const Request& spec) const {
+bool BatchScheduler::has_room(RequestId request, const BeginPayload& spec) const {
     if (spec.reuse > 0 && holds(request)) return true;  // it keeps what it has
     std::int32_t pages = pages_.unreserved_pages();
     for (const auto& [id, entry] : entries_) {
@@ -356,9 +356,7 @@ Position BatchScheduler::wanted_root(const Entry& entry) const {
 
 /// Whether to wait for the draft's proposal instead of starting now.
 bool BatchScheduler::waits_for_draft(const Entry& entry) const {
-    if (!draft_present_ || entry.silent >= kSilentWaitsMax || entry.state->spec().gamma == 0) {
-        return false;
-    }
+    if (!draft_present_ || entry.silent >= kSilentWaitsMax) return false;
     const TreeNode& root = entry.state->tree().root();
     const bool candidate_is_useless = entry.state->finish_rule().room_at(root.position + 1) <= 1;
     if (candidate_is_useless || entry.received.complete >= wanted_root(entry)) return false;

@@ -37,6 +37,7 @@
 
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
+#include "actors/self_draft/self_draft_host.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
@@ -96,7 +97,7 @@ struct ProposalTally {
     std::uint64_t waits_expired = 0;  // batches formed after a wait for the draft timed out
 };
 
-class BatchScheduler {
+class BatchScheduler final : public DraftSlots {
 public:
     BatchScheduler(DispatchOptions options, std::int32_t kv_slots);
 
@@ -109,7 +110,7 @@ public:
 
     /// Whether begin() of this request would find its pages, those of requests that are over
     /// included.
-    [[nodiscard]] bool has_room(RequestId request, const Request& spec) const;
+    [[nodiscard]] bool has_room(RequestId request, const BeginPayload& spec) const;
     /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
     /// no proposal is waited for.
     void draft_changed(bool present);
@@ -122,17 +123,13 @@ public:
     /// The children of a node were drawn: from now on they belong to its row, if the tree has that node
     /// and it was not sent. One for a future root is kept.
     void take_drawn(const msg::Draw& draw);
-    /// A slot for a node that a draft computes ahead of its batch; it belongs to the node from now on.
-    /// Nothing if none is left. If no batch takes the node, the next verdict frees the slot.
-    [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node);
-    /// Such a node's sub-layers below `start` are done, bit for bit as the target computes them; its
-    /// residual before `start` is row `tensor_row` of the rows that the caller keeps for the request.
+    // Of a draft in the same segment (DraftSlots).
+    [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node) override;
     void computed_ahead(RequestId request,
                         NodeId node,
                         std::uint32_t start,
-                        std::uint32_t tensor_row);
-    /// Slots that belong to no request, for rows that are never committed. Errors: OutOfMemory.
-    [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) {
+                        std::uint32_t tensor_row) override;
+    [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) override {
         return RequestSlots::make(pages_, count);
     }
     /// Pages of the KV cache that running requests and scratch slots hold. Pages that ended requests keep

@@ -16,6 +16,12 @@ constexpr Micros kAtOnce{50};
 
 }  // namespace
 
+std::uint32_t ExitInside::heads() const {
+    std::size_t rows = 0;
+    for (const ExitPart& part : parts) rows += part.rows.size();
+    return static_cast<std::uint32_t>(rows);
+}
+
 EarlyVerify::EarlyVerify(SegmentHost& host,
                          Backend& backend,
                          ExitOptions options,
@@ -25,7 +31,6 @@ EarlyVerify::EarlyVerify(SegmentHost& host,
       position_{position},
       evaluator_{backend, std::move(options)} {}
 
-/// Whether rows are evaluated inside a run.
 bool EarlyVerify::defers() const {
     return evaluator_.options().defers && !position_.behind_last;
 }
@@ -33,11 +38,11 @@ bool EarlyVerify::defers() const {
 // ---- A run
 
 void EarlyVerify::prepare(const SegmentRun& run) {
-    inside_.clear();
+    inside_.parts.clear();
     wanted_ = run.verifies() && evaluator_.wanted();
     if (!wanted_ || !defers()) return;
     for (const RunPart& part : run.parts) {
-        if (!part.prefill()) inside_.push_back(ask(run, part));
+        if (!part.prefill()) inside_.parts.push_back(ask(run, part));
     }
 }
 
@@ -60,16 +65,6 @@ void EarlyVerify::run_starts(Micros now) {
                      now - last->ended <= kAtOnce);
 }
 
-std::uint32_t EarlyVerify::heads_inside() const {
-    std::size_t rows = 0;
-    for (const ExitPart& part : inside_) rows += part.rows.size();
-    return static_cast<std::uint32_t>(rows);
-}
-
-void EarlyVerify::evaluate_inside(const SegmentRun& run) {
-    if (defers()) evaluator_.evaluate(inside_, run.hidden, run.rows);
-}
-
 void EarlyVerify::run_ended(SegmentRun& run) {
     measure(run);
     if (position_.behind_last) return;
@@ -88,12 +83,12 @@ void EarlyVerify::measure(const SegmentRun& run) {
 }
 
 void EarlyVerify::propose_inside(SegmentRun& run) {
-    if (inside_.empty()) return;
+    if (inside_.parts.empty()) return;
     for (RunPart& part : run.parts) {
-        const auto found = std::find_if(inside_.begin(), inside_.end(), [&](const ExitPart& exit) {
-            return exit.state == part.state;
-        });
-        if (part.prefill() || found == inside_.end()) continue;
+        const auto found =
+            std::find_if(inside_.parts.begin(), inside_.parts.end(),
+                         [&](const ExitPart& exit) { return exit.state == part.state; });
+        if (part.prefill() || found == inside_.parts.end()) continue;
         host_.context->count(counters::kExitRows, found->rows.size());
         part.part.hold = tell(*found) ? 1 : 0;
     }
@@ -107,7 +102,7 @@ void EarlyVerify::collect(const SegmentRun& run) {
     job_.label.name = "exit";
     std::vector<RowSource> kept;
     if (evaluator_.has_adapter()) {
-        for (const msg::BatchRow& row : run.named) kept.push_back({run.hidden, row.tensor_row});
+        for (const msg::BatchRow& row : run.named) kept.push_back({run.job.hidden, row.tensor_row});
         run.build_rows(job_.rows, job_.path_slots);
         for (const RunPart& part : run.parts) job_.states.push_back(part.state);
     }
@@ -119,7 +114,7 @@ void EarlyVerify::collect(const SegmentRun& run) {
                 return source.row == row.row;
             });
             const auto place = static_cast<std::size_t>(found - kept.begin());
-            if (found == kept.end()) kept.push_back({run.hidden, row.row});
+            if (found == kept.end()) kept.push_back({run.job.hidden, row.row});
             row.row = place;
         }
         if (!asked.rows.empty()) job_.exits.push_back(std::move(asked));

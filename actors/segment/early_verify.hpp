@@ -9,12 +9,12 @@
 //        +------------------------------------------+-----------------------+
 //                                                     finish(): proposals
 //
-// An exit that defers rows evaluates inside the run's own job instead (evaluate_inside()), and the
+// An exit that defers rows evaluates inside the run's own job instead (ExitInside), and the
 // rows after which a token starts early are marked to be held by the next segment.
 // The measured cost and gain of evaluations decide whether the next batch is evaluated
 // (decoding/exit_policy.hpp).
-// Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate_inside() and
-// evaluate() in a job.
+// Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate() is the exit's
+// own job, and the ExitInside is the run's job's while a run is submitted.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,16 @@ struct ExitPosition {
     StageId first_segment = {};        // gets its proposals where there is no dispatcher here
 };
 
+/// What an exit evaluates inside a run's job.
+struct ExitInside {
+    /// Rows that are evaluated.
+    [[nodiscard]] std::uint32_t heads() const;
+    void evaluate(const LayerJob& layers) { evaluator.evaluate(parts, layers.hidden, layers.rows); }
+
+    ExitEvaluator& evaluator;
+    std::vector<ExitPart> parts = {};
+};
+
 class EarlyVerify {
 public:
     using Handles = Kinds<>;
@@ -46,14 +56,18 @@ public:
 
     /// Borrows host and backend. `options` are valid.
     EarlyVerify(SegmentHost& host, Backend& backend, ExitOptions options, ExitPosition position);
+    EarlyVerify(const EarlyVerify&) = delete;
+    EarlyVerify& operator=(const EarlyVerify&) = delete;
 
     // A run, in the order of the calls.
     void prepare(const SegmentRun& run);
     void run_starts(Micros now);
     /// Whether the hidden states of the current run are read, inside its job or after it.
     [[nodiscard]] bool reads_run() const { return wanted_ || evaluator_.has_adapter(); }
-    [[nodiscard]] std::uint32_t heads_inside() const;  // rows that the run's own job evaluates
-    void evaluate_inside(const SegmentRun& run);
+    /// Whether rows are evaluated inside a run.
+    [[nodiscard]] bool defers() const;
+    [[nodiscard]] ExitInside& inside() { return inside_; }
+    [[nodiscard]] const ExitInside& inside() const { return inside_; }
     /// The run has ended and not all of its rows are stale. Marks the parts to be held, and
     /// copies the hidden states that are evaluated after the run was passed on.
     void run_ended(SegmentRun& run);
@@ -90,7 +104,6 @@ private:
         Micros ended;
     };
 
-    [[nodiscard]] bool defers() const;
     [[nodiscard]] ExitPart ask(const SegmentRun& run, const RunPart& part) const;
     void measure(const SegmentRun& run);
     void propose_inside(SegmentRun& run);
@@ -102,8 +115,8 @@ private:
     Backend& backend_;
     ExitPosition position_;
     ExitEvaluator evaluator_;
-    bool wanted_ = false;           // the current run is evaluated
-    std::vector<ExitPart> inside_;  // what the current run's own job evaluates
+    bool wanted_ = false;            // the current run is evaluated
+    ExitInside inside_{evaluator_};  // of the current run
     ExitJob job_;
     RowMemory states_;  // that ExitJob::hidden lies in
     bool busy_ = false;

@@ -16,9 +16,8 @@ FinalVerify::FinalVerify(SegmentHost& host,
                          VerdictReceivers to)
     : host_{host},
       backend_{backend},
-      options_{options},
       to_{std::move(to)},
-      verifier_{backend, options},
+      job_{backend, options},
       hidden_{backend.make_rows(host.limits.batch_rows)} {}
 
 Status FinalVerify::prepare(const SegmentRun& run) {
@@ -29,11 +28,11 @@ Status FinalVerify::prepare(const SegmentRun& run) {
                                  part.state->request().value)};
     }
     draw_with_layers(run);
-    parts_.clear();
+    job_.parts.clear();
     for (const RunPart& part : run.parts) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);
-        const std::span<const std::optional<TokenId>> drawn{drawn_};
+        const std::span<const std::optional<TokenId>> drawn{job_.drawn};
         std::vector<DrawnSiblingsPtr> drawn_below;
         const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
         for (std::size_t i = 0; draws && i < rows.size(); ++i) {
@@ -42,11 +41,11 @@ Status FinalVerify::prepare(const SegmentRun& run) {
             drawn_below.resize(rows.size());
             drawn_below[i] = node->drawn_below;
         }
-        parts_.push_back(
+        job_.parts.push_back(
             {.state = *part.state,
              .committed = part.committed,
              .rows = rows,
-             .hidden = run.hidden.subspan(part.first * run.dim(), rows.size() * run.dim()),
+             .hidden = run.job.hidden.subspan(part.first * run.dim(), rows.size() * run.dim()),
              .drawn = drawn.empty() ? drawn : drawn.subspan(part.first, rows.size()),
              .drawn_below = std::move(drawn_below)});
     }
@@ -56,40 +55,20 @@ Status FinalVerify::prepare(const SegmentRun& run) {
 /// The target's tokens come with the layers if the device can draw all of them: one wait for the
 /// run. After a row of prefill no token is drawn.
 void FinalVerify::draw_with_layers(const SegmentRun& run) {
-    jobs_.clear();
-    drawn_.clear();
+    job_.draws.clear();
+    job_.drawn.clear();
     const bool all = std::all_of(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
-        return part.prefill() || verifier_.draws_behind_rows(*part.state);
+        return part.prefill() || job_.verifier.draws_behind_rows(*part.state);
     });
-    if (!all || !backend_.draws_behind_rows()) return;
-    jobs_.resize(run.named.size());
-    drawn_.resize(run.named.size());
+    if (!all || backend_.device_sampler() == nullptr) return;
+    job_.draws.resize(run.named.size());
+    job_.drawn.resize(run.named.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);
         for (std::size_t i = 0; i < rows.size(); ++i)
-            jobs_[part.first + i] = Verifier::job_behind(*part.state, rows[i]);
+            job_.draws[part.first + i] = Verifier::job_behind(*part.state, rows[i]);
     }
-}
-
-std::uint32_t FinalVerify::heads() const {
-    std::uint32_t heads = 0;
-    for (const VerifyPart& part : parts_) {
-        heads +=
-            jobs_.empty() ? depth_of(part.rows) + 1 : static_cast<std::uint32_t>(part.rows.size());
-    }
-    if (!jobs_.empty()) return heads;
-    return std::min(heads, std::max(options_.head_rows, static_cast<std::uint32_t>(parts_.size())));
-}
-
-RunOutcome FinalVerify::run_layers(SegmentRun& run, bool keep_hidden) {
-    if (jobs_.empty()) return backend_.run_layers(run.rows, run.hidden, &run.cancel);
-    return backend_.run_and_draw(run.rows, run.hidden, {.jobs = jobs_, .hidden = keep_hidden},
-                                 drawn_, &run.cancel);
-}
-
-void FinalVerify::verify() {
-    if (!parts_.empty()) verifier_.verify(parts_);
 }
 
 msg::Verdict FinalVerify::announce(const VerifyPart& verified, const RunPart& part) {

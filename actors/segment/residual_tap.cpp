@@ -24,7 +24,7 @@ void ResidualTap::prepare(SegmentRun& run) {
     residuals_.resize(count * sublayers * run.dim());
     for (std::size_t i = 0; i < count; ++i) {
         const msg::BatchRow& named = run.named[due->first + i];
-        Row& row = run.rows[due->first + i];
+        Row& row = run.job.rows[due->first + i];
         // A row that begins further up has no residuals of the layers before: it is not kept.
         if (row.stack != nullptr || row.first != 2 * backend_.first_layer()) continue;
         row.stack = residuals_.data() + kept_.size() * sublayers * run.dim();

@@ -19,6 +19,11 @@ struct SegmentHost {
     Inbox inbox{InboxGate::Overflow::Refuse};
     StageContext* context = nullptr;  // this and the outbox: from SegmentActor::on_start() on
     std::optional<Outbox> outbox = {};
+
+    /// An error ends this stage.
+    void report(const Status& status) const {
+        if (!status) context->fail(status.error());
+    }
 };
 
 }  // namespace paceline

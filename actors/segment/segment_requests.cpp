@@ -29,10 +29,10 @@ std::size_t SegmentRequests::running() const {
         states_.begin(), states_.end(), [](const auto& entry) { return !entry.second->over(); }));
 }
 
-bool SegmentRequests::must_wait(RequestId id, const Request& request, bool has_room) const {
+bool SegmentRequests::must_wait(RequestId id, const BeginPayload& spec, bool has_room) const {
     const auto before = states_.find(id);
     const bool known = before != states_.end();
-    if (known && before->second->slots().size() < static_cast<std::size_t>(request.reuse)) {
+    if (known && before->second->slots().size() < static_cast<std::size_t>(spec.reuse)) {
         return true;
     }
     const auto others = [&](bool over) {
@@ -45,26 +45,26 @@ bool SegmentRequests::must_wait(RequestId id, const Request& request, bool has_r
     return !has_room;
 }
 
-Status SegmentRequests::check_reuse(RequestId id, const Request& request) const {
-    if (request.reuse == 0) return {};
+Status SegmentRequests::check_reuse(RequestId id, const BeginPayload& spec) const {
+    if (spec.reuse == 0) return {};
     const StatePtr held = latest(id);
-    const bool here = held && held->spec().context == request.context &&
-                      std::equal(request.text.begin(), request.text.begin() + request.reuse,
-                                 held->text().begin());
+    const bool here =
+        held && held->spec().context == spec.context &&
+        std::equal(spec.text.begin(), spec.text.begin() + spec.reuse, held->text().begin());
     if (here) return {};
     return Error{Errc::Protocol,
                  fmt::format("request {} reuses {} positions that this stage does not hold",
-                             id.value, request.reuse)};
+                             id.value, spec.reuse)};
 }
 
 Result<SegmentRequests::StatePtr> SegmentRequests::make(const control::Begin& begin,
-                                                        Request request,
+                                                        BeginPayload spec,
                                                         TreeRole role) {
     const StatePtr before = latest(begin.request);
     if (!before && states_.size() >= kStatesMax && !forget_oldest()) {
         return Error{Errc::OutOfMemory, fmt::format("more than {} requests at once", kStatesMax)};
     }
-    return std::make_shared<RequestState>(begin.request, begin.attempt, std::move(request), role,
+    return std::make_shared<RequestState>(begin.request, begin.attempt, std::move(spec), role,
                                           before.get());
 }
 

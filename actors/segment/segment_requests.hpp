@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 
+#include "actors/decoding/begin_payload.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control.hpp"
@@ -32,13 +33,13 @@ public:
     /// Whether a Begin has overtaken a message that must be handled first: a verdict of the turn before, or
     /// the end (a verdict or a Stop) of another request whose KV slots it needs.
     /// `has_room`: its KV slots are free.
-    [[nodiscard]] bool must_wait(RequestId id, const Request& request, bool has_room) const;
+    [[nodiscard]] bool must_wait(RequestId id, const BeginPayload& spec, bool has_room) const;
     /// Errors: Protocol if it reuses positions that this segment does not hold.
-    [[nodiscard]] Status check_reuse(RequestId id, const Request& request) const;
+    [[nodiscard]] Status check_reuse(RequestId id, const BeginPayload& spec) const;
 
     /// The state of a new attempt, which is not known before add(). Errors: OutOfMemory.
     [[nodiscard]] Result<StatePtr> make(const control::Begin& begin,
-                                        Request request,
+                                        BeginPayload spec,
                                         TreeRole role);
     void add(const StatePtr& state);
     void stop_all();

@@ -8,10 +8,6 @@
 
 namespace paceline {
 
-std::size_t SegmentRun::dim() const {
-    return static_cast<std::size_t>(backend.config().dim);
-}
-
 std::vector<DrawnSiblingsPtr> drawn_below(const msg::Batch& batch,
                                           std::uint32_t first,
                                           std::uint32_t count) {
@@ -71,14 +67,13 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.committed = one.state->text();
         if (one.part.rows > 0) parts.push_back(one);
     }
-    fill_sources();
-    out = out.first(named.size() * dim());
-    hidden = out;
-    build_rows(rows, path_slots);
+    job.fit_memory();
+    build_rows(job.rows, job.path_slots);
     return {};
 }
 
-/// Adds the rows that are still in the tree, with their hidden states from the segment before.
+/// Adds the rows that are still in the tree, with their hidden states from the segment before. The
+/// first segment has such states only of rows that it has begun as a draft.
 Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     if (part.prefill()) {
         Status taken = part.state->take_prefill(waiting.part.base, waiting.rows);
@@ -97,7 +92,7 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     }
     for (const msg::BatchRow& row : waiting.rows) {
         if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
-        sources_.push_back({source, row.tensor_row});
+        job.inputs.push_back({source, row.tensor_row});
         named.push_back(row);
         named.back().tensor_row = static_cast<std::uint32_t>(named.size() - 1);
         ++part.part.rows;
@@ -105,32 +100,8 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     return {};
 }
 
-/// At the first segment only rows that a draft has begun have a source: the others are
-/// embedded, which overwrites their memory.
-void SegmentRun::fill_sources() {
-    const auto real = std::find_if(sources_.begin(), sources_.end(),
-                                   [](const RowSource& source) { return !source.of.empty(); });
-    if (real == sources_.end()) return sources_.clear();
-    const RowSource any = *real;
-    for (RowSource& source : sources_) {
-        if (source.of.empty()) source = any;
-    }
-}
-
-bool SegmentRun::reads_device() const {
-    return std::any_of(sources_.begin(), sources_.end(),
-                       [](const RowSource& source) { return source.of.on_device(); });
-}
-
-void SegmentRun::deliver() {
-    if (hidden.data() == out.data()) return;
-    std::vector<RowSource> all;
-    for (std::size_t row = 0; row * dim() < out.size(); ++row) all.push_back({hidden, row});
-    backend.gather(all, out);
-}
-
 void SegmentRun::release() {
-    sources_.clear();
+    job.inputs.clear();
     tensors_.clear();
     copies_.clear();
 }
@@ -140,6 +111,7 @@ void SegmentRun::forget_tensors() {
 }
 
 void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const {
+    const Backend& backend = job.backend;
     std::vector<std::size_t> path_begin;
     for (const RunPart& part : parts) {
         const RequestState& state = *part.state;
@@ -171,12 +143,12 @@ void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths)
 void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
     if (parts.size() == 1) {
         const RequestState& state = *parts.front().state;
-        cancel.watch(context.cancel_word(state.request()),
-                     CancelBoard::mark_of(state.request(), state.attempt()));
+        job.cancel.watch(context.cancel_word(state.request()),
+                         CancelBoard::mark_of(state.request(), state.attempt()));
     }
     for (const RunPart& part : parts) {
         const RequestState& state = *part.state;
-        const std::size_t place = watermarks.add(
+        const std::size_t place = job.watermarks.add(
             {.request = state.request(),
              .attempt = state.attempt(),
              .watermark = verdicts_are_sent ? context.watermark_cell(state.request()) : nullptr,
@@ -196,10 +168,10 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
                     watched.parent = part.first + static_cast<std::size_t>(parent - own.begin());
                 }
             }
-            watermarks.add(std::move(watched));
+            job.watermarks.add(std::move(watched));
         }
     }
-    cancel.watch_rows(&watermarks);
+    job.cancel.watch_rows(&job.watermarks);
 }
 
 bool SegmentRun::stale(const SegmentRequests& requests) const {
@@ -216,7 +188,7 @@ void SegmentRun::drop_stale(const SegmentRequests& requests, JobOutcome outcome,
         if (requests.gone(*part.state)) continue;
         bool lives = false;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
-            const bool stale = watermarks.stale(row);
+            const bool stale = job.watermarks.stale(row);
             const bool there =
                 part.prefill() || part.state->tree().find(named[row].node) != nullptr;
             kept[row] = outcome == JobOutcome::Done && there && !stale;
@@ -226,7 +198,7 @@ void SegmentRun::drop_stale(const SegmentRequests& requests, JobOutcome outcome,
         const bool cut_short = outcome == JobOutcome::Cancelled && lives;
         // The conductor has cancelled the attempt, and its Stop is under way. No row may be
         // computed after this gap.
-        if (wanted && (cut_short || watermarks.is_cancelled(p))) part.state->stop();
+        if (wanted && (cut_short || job.watermarks.is_cancelled(p))) part.state->stop();
     }
     keep(kept, whole_parts);
 }
@@ -253,6 +225,7 @@ void SegmentRun::keep(const std::vector<bool>& kept, bool whole_parts) {
 }
 
 JobLabel SegmentRun::label() const {
+    const Backend& backend = job.backend;
     JobLabel label{
         .name = verifies() ? "verify" : "prefill",
         .request = parts.front().state->request(),

@@ -2,17 +2,15 @@
 //
 //     collect()           rows that are still in their trees, those of a request together
 //     watch()             the words in shared memory that the job reads between layers
-//     fetch()       job   copies hidden states into the memory in which the layers work
-//     (layers)      job   rows -> layers -> hidden
-//     deliver()     job   copies them into the outgoing tensor, if the layers worked elsewhere
-//     drop_stale()   removes rows that were dropped or cancelled meanwhile
+//     (run_job.hpp)       the job works on the run's LayerJob
+//     drop_stale()        removes rows that were dropped or cancelled meanwhile
 //
 // Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
 // in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run until its job has
 // ended.
 //
-// Owned by the actor and by its job. The job reads and writes it between submit and completion, the
-// actor's loop before and after; only the cancel token is used by both at once.
+// Owned by the actor and by its job. Threads: the actor's loop; of the members the job writes to
+// `job` alone, and reads `parts` and `named`, which the loop does not change meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +19,9 @@
 #include <vector>
 
 #include "actors/protocol/request_state.hpp"
+#include "actors/segment/layer_job.hpp"
 #include "actors/segment/segment_queue.hpp"
 #include "actors/segment/segment_requests.hpp"
-#include "actors/segment/watermark_watch.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
 #include "runtime/loop/actor.hpp"
@@ -47,7 +45,7 @@ struct RunPart {
 
 struct SegmentRun {
     /// The hidden states go to `memory`, which has room for the largest batch.
-    SegmentRun(Backend& owner, HiddenRows memory) : backend{owner}, out{memory} {}
+    SegmentRun(Backend& backend, HiddenRows memory) : job{backend, memory} {}
     SegmentRun(const SegmentRun&) = delete;
     SegmentRun& operator=(const SegmentRun&) = delete;
 
@@ -56,12 +54,6 @@ struct SegmentRun {
     /// Rows with the keys that they see: a prefill row sees the text up to itself, a node sees the
     /// committed prefix and its path. The rows point into `paths`.
     void build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths) const;
-    /// Lets the layers work in this memory.
-    void work_in(HiddenRows memory) { hidden = memory; }
-    /// Whether rows come from the memory of a device.
-    [[nodiscard]] bool reads_device() const;
-    void fetch() { backend.gather(sources_, hidden.first(sources_.size() * dim())); }
-    void deliver();
     /// The job has ended: the tensors go back to their pools.
     void release();
     /// The pool of the tensors is gone: nothing is given back.
@@ -81,28 +73,20 @@ struct SegmentRun {
     void add_draws(msg::Batch& batch) const;
     [[nodiscard]] bool verifies() const;  // not prefill alone
     [[nodiscard]] JobLabel label() const;
-    [[nodiscard]] std::size_t dim() const;
+    [[nodiscard]] std::size_t dim() const { return job.dim(); }
     [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
         return std::span{named}.subspan(part.first, part.part.rows);
     }
 
-    Backend& backend;
     std::vector<RunPart> parts;
     std::vector<msg::BatchRow> named;  // the rows that run, part after part
-    HiddenRows out;                    // [tensor rows, dim]: where they go
-    HiddenRows hidden;                 // where the layers work: there, or in memory of the device
-    std::vector<Row> rows;
-    std::vector<KvSlot> path_slots;  // of all rows, one path after the other
-    CancelToken cancel;
-    WatermarkWatch watermarks{cancel};
+    LayerJob job;                      // on these rows
     Micros started{0};
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
-    void fill_sources();
 
-    std::vector<RowSource> sources_;                     // of the rows; none where all are embedded
-    std::vector<std::shared_ptr<TensorShare>> tensors_;  // that they lie in
+    std::vector<std::shared_ptr<TensorShare>> tensors_;  // that the job's inputs lie in
     std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
 };
 

@@ -62,8 +62,9 @@ void Verifier::verify(std::span<VerifyPart> parts) {
 }
 
 bool Verifier::draws_behind_rows(const RequestState& state) const {
-    return backend_.draws_behind_rows() && state.spec().acceptance == AcceptanceRule::Coupled &&
-           backend_.draws(state.spec().sampling);
+    const DeviceSampler* device = backend_.device_sampler();
+    return device != nullptr && state.spec().acceptance == AcceptanceRule::Coupled &&
+           device->draws(state.spec().sampling);
 }
 
 DrawJob Verifier::job_behind(const RequestState& state, const msg::BatchRow& row) {
@@ -112,9 +113,11 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
 
 /// Whether no row of the call needs more than its own hidden state to be drawn from.
 bool Verifier::device_draws(std::span<const Walk> walks) const {
-    return std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
-        return walk.places.empty() || (walk.walk.coupled() && backend_.draws(walk.walk.sampling()));
-    });
+    const DeviceSampler* device = backend_.device_sampler();
+    return device != nullptr && std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
+               return walk.places.empty() ||
+                      (walk.walk.coupled() && device->draws(walk.walk.sampling()));
+           });
 }
 
 void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count) {
@@ -124,7 +127,7 @@ void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::si
         for (const auto& [row, place] : walk.places)
             jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
     }
-    backend_.draw(hidden, jobs_, tokens_);
+    backend_.device_sampler()->draw(hidden, jobs_, tokens_);
 }
 
 /// Advances every walk as far as the call has its rows.

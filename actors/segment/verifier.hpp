@@ -12,9 +12,9 @@
 // A rejected rest is not computed. Any head_rows gives the same bits, since the head is
 // row-invariant.
 //
-// Where a device draws after the rows of a run in the same go as their layers
-// (Backend::draws_behind_rows), the target's token of every row, rejected or not, is there before the
-// walk begins: it reads them, and no head is called.
+// Where a device draws after the rows of a run in one call with their layers
+// (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
+// the walk begins: it reads them, and no head is called.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
@@ -30,6 +30,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 
 namespace paceline {
 

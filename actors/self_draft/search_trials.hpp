@@ -1,5 +1,5 @@
 // SearchTrials: the jobs of SWIFT's search: a trial of a skip set on a text, and what is kept of the search.
-// Of a target that drafts for itself (target/skip_optimiser.hpp) and of a draft in a process of its own
+// Of a target that drafts for itself (skip_optimiser.hpp) and of a draft in a process of its own
 // (draft/set_searcher.hpp).
 //
 //     loop   prepare()  a trial on a window of a text, a state that is to be kept, or both

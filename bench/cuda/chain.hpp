@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/kernels/cuda/gemm/gemm.hpp"
 
 namespace paceline::bench {
@@ -65,7 +66,7 @@ public:
         const bool begins = backend_.first_layer() == 0;
         hidden_.resize(begins ? 0 : batch.size() * static_cast<std::size_t>(backend_.config().dim));
         const auto begin = std::chrono::steady_clock::now();
-        backend_.run_and_draw(batch, hidden_, {.jobs = jobs}, tokens, nullptr);
+        backend_.device_sampler()->run_and_draw(batch, hidden_, {.jobs = jobs}, tokens, nullptr);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     }
 

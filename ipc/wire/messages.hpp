@@ -34,8 +34,8 @@
 
 namespace paceline::msg {
 
-// Version of these layouts, of those of control.cpp and of the payload of an Assign.
-inline constexpr std::uint32_t kWireVersion = 9;
+// Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
+inline constexpr std::uint32_t kWireVersion = 10;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 

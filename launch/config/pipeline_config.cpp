@@ -65,11 +65,6 @@ int PipelineConfig::segments() const {
     }));
 }
 
-std::int32_t PipelineConfig::gamma() const {
-    if (draft) return draft->growth.gamma;
-    return self_draft ? self_draft->options.gamma : 0;
-}
-
 const StageConfig* PipelineConfig::stage_of(StageRole role) const {
     const auto found = std::find_if(stages.begin(), stages.end(),
                                     [&](const StageConfig& stage) { return stage.role == role; });

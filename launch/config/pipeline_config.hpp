@@ -54,8 +54,6 @@ struct PipelineConfig {
     SupervisionConfig supervision;
 
     [[nodiscard]] int segments() const;
-    /// Tokens that are drafted at once for a request, at most; 0: none are.
-    [[nodiscard]] std::int32_t gamma() const;
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
     /// Whether an exit sends candidates to a draft.
     [[nodiscard]] bool exit_sends_candidates() const {

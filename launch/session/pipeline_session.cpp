@@ -48,8 +48,7 @@ public:
          const ModelConfig& model,
          RunLog& log)
         : supervisor_{std::move(started.supervisor)},
-          conductor_{watched(conductor_plan(plan.placement, pipeline.config.supervision)),
-                     model.vocab_size, plan.kv_slots},
+          conductor_{conductor_plan_of(plan, pipeline.config), model.vocab_size, plan.kv_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
           plan_{std::move(plan)},
@@ -71,9 +70,6 @@ public:
     }
 
     Result<RequestId> submit(AnswerOrder order) {
-        order.request.gamma = pipeline_.config.gamma();
-        order.request.acceptance = pipeline_.config.acceptance;
-        if (order.request.context == 0) order.request.context = plan_.context;
         const auto on_end = std::exchange(order.on_end, nullptr);
         order.on_end = [this, on_end](const AnswerStats& stats, const Status& status) {
             tally_.add(stats.verdicts);
@@ -243,7 +239,11 @@ public:
 
 private:
     /// While prompts are processed no verdict comes: their rows are the progress.
-    [[nodiscard]] ConductorPlan watched(ConductorPlan plan) const {
+    [[nodiscard]] ConductorPlan conductor_plan_of(const PipelinePlan& pipeline,
+                                                  const PipelineConfig& config) const {
+        ConductorPlan plan = conductor_plan(pipeline.placement, config.supervision);
+        plan.acceptance = config.acceptance;
+        plan.context = pipeline.context;
         plan.rows_done = [this] {
             std::uint64_t rows = 0;
             for (const StageRecord& record : supervisor_->records())

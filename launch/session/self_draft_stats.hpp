@@ -18,7 +18,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "actors/decoding/answer.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "model/config.hpp"
 #include "runtime/observe/counters.hpp"
 

@@ -303,11 +303,10 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     options.tracing = true;
     options.jobs_may_run_early = false;
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
-    ConductorActor conductor{conductor_plan(placement, config.supervision),
-                             file.config().vocab_size, kv_slots};
+    ConductorPlan conductor_of = conductor_plan(placement, config.supervision);
+    conductor_of.acceptance = config.acceptance;
+    ConductorActor conductor{std::move(conductor_of), file.config().vocab_size, kv_slots};
     Request request = task.request;
-    request.gamma = config.gamma();
-    request.acceptance = config.acceptance;
     request.context = context.value();
     PromptQueue queue{task.prompts, std::move(request),
                       [&](AnswerOrder order) { return conductor.submit(std::move(order)); }};

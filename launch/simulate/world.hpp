@@ -29,8 +29,7 @@ namespace paceline {
 
 struct SimulateTask {
     std::vector<std::vector<TokenId>> prompts;
-    Request request;  // of every answer but for its text; context, gamma and acceptance are the
-                      // pipeline's
+    Request request;  // of every answer but for its text; its context is the pipeline's
     int at_once = 1;  // answers that are decoded at the same time
     bool trace = false;
     /// The model is a shape: its text is an oracle's, whose drafts and exits are right so often.

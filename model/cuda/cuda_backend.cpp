@@ -61,8 +61,6 @@ public:
         return run(rows, hidden, {.jobs = {}, .hidden = true}, {}, cancel);
     }
 
-    [[nodiscard]] bool draws_behind_rows() const override { return true; }
-
     RunOutcome run_and_draw(std::span<const Row> rows,
                             HiddenRows hidden,
                             const BehindRows& behind,
@@ -198,9 +196,15 @@ public:
     void gather(std::span<const RowSource> rows, HiddenRows to) override {
         PACE_CHECK(to.size() == rows.size() * dim(), "a place for each row");
         for (const RowSource& row : rows)
-            PACE_CHECK((row.row + 1) * dim() <= row.of.size(), "a row of its source");
+            PACE_CHECK(row.is_gap() || (row.row + 1) * dim() <= row.of.size(),
+                       "a row of its source");
         cuda::set_device(parts_->options.device);
         parts_->forward->gather(rows, to);
+    }
+    void copy(ConstHiddenRows from, HiddenRows to) override {
+        PACE_CHECK(from.size() == to.size(), "as many rows as are copied");
+        cuda::set_device(parts_->options.device);
+        parts_->forward->copy(from, to);
     }
     [[nodiscard]] MemoryPlace memory_place() const override { return MemoryPlace::Device; }
     [[nodiscard]] RowMemory make_rows(std::size_t rows) override {

@@ -12,12 +12,14 @@
 
 #include "model/backend.hpp"
 #include "model/cuda/cuda_options.hpp"
+#include "model/device_sampler.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
 
-class CudaBackend : public Backend {
+class CudaBackend : public Backend, public DeviceSampler {
 public:
+    [[nodiscard]] DeviceSampler* device_sampler() override { return this; }
     /// "NVIDIA H200".
     [[nodiscard]] virtual const std::string& device_name() const = 0;
     /// How many of a call's rows, from the first on, go through the layers at once: rows_max, or

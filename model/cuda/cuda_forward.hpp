@@ -37,6 +37,7 @@
 #include "model/cuda/batch_tables.hpp"
 #include "model/cuda/cuda_weights.hpp"
 #include "model/cuda/rotation_table.hpp"
+#include "model/device_sampler.hpp"
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
@@ -138,8 +139,9 @@ public:
     RunOutcome run_adapter(std::span<const Row> rows,
                            const CudaStates& states,
                            const CancelToken* cancel);
-    /// Backend::gather(), and memory for `rows` rows (cuda_rows.cpp).
+    /// Backend::gather() and copy(), and memory for `rows` rows (cuda_rows.cpp).
     void gather(std::span<const RowSource> rows, HiddenRows to);
+    void copy(ConstHiddenRows from, HiddenRows to);
     [[nodiscard]] RowMemory make_rows(std::size_t rows);
     /// Logits [rows, head.output.outputs] of at most head_rows() hidden states.
     void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);

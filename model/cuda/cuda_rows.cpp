@@ -23,7 +23,7 @@ std::size_t stretch_of(std::span<const RowSource> rows, Alike alike) {
 }
 
 bool same_place(const RowSource& a, const RowSource& b) {
-    return a.of.place() == b.of.place();
+    return a.of.place() == b.of.place() && a.is_gap() == b.is_gap();
 }
 
 bool neighbours(const RowSource& a, const RowSource& b) {
@@ -72,6 +72,10 @@ void CudaForward::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
     bool waits = false;
     for (std::size_t first = 0; first < rows.size();) {
         const std::size_t count = stretch_of(rows.subspan(first), same_place);
+        if (rows[first].is_gap()) {
+            first += count;
+            continue;
+        }
         if (to.on_device() || rows[first].of.on_device()) {
             put_in_stream(rows.subspan(first, count), first, to);
             waits = true;
@@ -111,6 +115,32 @@ void CudaForward::put_in_stream(std::span<const RowSource> rows, std::size_t fir
             stream_.to_host(pinned + done * dim, from, bytes);
         }
         done += count;
+    }
+}
+
+void CudaForward::copy(ConstHiddenRows from, HiddenRows to) {
+    if (from.on_device() && to.on_device()) {
+        stream_.on_device(to.data(), from.data(), from.size() * sizeof(float));
+        return stream_.finish();
+    }
+    if (!from.on_device() && !to.on_device()) {
+        std::copy_n(from.data(), from.size(), to.data());
+        return;
+    }
+    const std::size_t batch =
+        static_cast<std::size_t>(limits_.rows) * static_cast<std::size_t>(config_.dim);
+    for (std::size_t first = 0; first < from.size(); first += batch) {
+        const std::size_t count = std::min(batch, from.size() - first);
+        const std::size_t bytes = count * sizeof(float);
+        if (to.on_device()) {
+            std::memcpy(pinned_.data(), from.data() + first, bytes);
+            stream_.to_device(to.data() + first, pinned_.data(), bytes);
+            stream_.finish();
+        } else {
+            stream_.to_host(pinned_.data(), from.data() + first, bytes);
+            stream_.finish();
+            std::memcpy(to.data() + first, pinned_.data(), bytes);
+        }
     }
 }
 

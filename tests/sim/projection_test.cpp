@@ -70,11 +70,14 @@ struct Pipeline {
     }
     [[nodiscard]] std::unique_ptr<SimBody> make_draft() const {
         auto body = std::make_unique<Body>();
-        body->one = std::make_unique<DraftActor>(
-            DraftPlan{.first_segment = kFirst, .verifier = verifier(), .vocab_size = kOracleVocab},
-            DraftTools{.source = [this](const Request&) {
-                return std::make_unique<AcceptanceSource>(right, 7);
-            }});
+        body->one =
+            std::make_unique<DraftActor>(DraftPlan{.first_segment = kFirst,
+                                                   .verifier = verifier(),
+                                                   .vocab_size = kOracleVocab,
+                                                   .growth = {.gamma = gamma}},
+                                         DraftTools{.source = [this](const Request&) {
+                                             return std::make_unique<AcceptanceSource>(right, 7);
+                                         }});
         return body;
     }
     [[nodiscard]] std::vector<SimProcessSpec> processes() const {
@@ -159,7 +162,6 @@ Projection project(const Pipeline& pipeline,
             AnswerOrder order;
             order.request.text = {static_cast<TokenId>(i + 1)};
             order.request.max_tokens = tokens;
-            order.request.gamma = pipeline.gamma;
             order.request.context = tokens + 16;
             order.on_token = [](TokenId) { return Go::On; };
             order.on_end = [&](const AnswerStats& stats, const Status& status) {

@@ -258,6 +258,7 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     const std::uint64_t start = random.below(kStarts.size());
     dispatch.start = kStarts[start];
     parts.growth.pace = kPaces[random.chance(80) ? start : random.below(kPaces.size())];
+    parts.growth.gamma = static_cast<std::int32_t>(1 + random.below(8));
     parts.growth.exit_alternatives = static_cast<std::int32_t>(random.below(4));
     dispatch.shape = random.chance(50) ? BatchShape::Tree : BatchShape::Chain;
     dispatch.proposal_wait = Micros{scenario.plan.proposal_wait_micros};
@@ -280,7 +281,6 @@ Request draw_request(SimRandom& random, const ToyPlan& plan, bool first_turn) {
         request.text.push_back(static_cast<TokenId>(random.below(kFakeVocab)));
     }
     request.max_tokens = static_cast<std::int32_t>(1 + random.below(first_turn ? 50 : 20));
-    request.gamma = static_cast<std::int32_t>(random.below(7));
     request.context = context_in(plan);
     if (random.chance(50)) make_toy_sampled(request, random.next());
     if (random.chance(20)) request.end_tokens = {static_cast<TokenId>(random.below(kFakeVocab))};

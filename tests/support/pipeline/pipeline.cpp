@@ -45,16 +45,15 @@ Pipeline::Pipeline(const PipelineOptions& options, const Texts& texts)
     world.start();
 }
 
-void Pipeline::begin(RequestId id, const Request& request, Attempt attempt) {
-    const control::Begin begin{
-        .request = id, .attempt = attempt, .payload = encode_request(request)};
+void Pipeline::begin(RequestId id, const BeginPayload& spec, Attempt attempt) {
+    const control::Begin begin{.request = id, .attempt = attempt, .payload = encode_begin(spec)};
     // Any order: a batch that overtakes its Begin waits.
     if (draft) world.post(kTheDraft, begin);
     for (int i = 1; i <= segments_; ++i) world.post(segment_id(i), begin);
 }
 
-void Pipeline::open_and_begin(RequestId id, const Request& request) {
-    begin(id, request, conductor.log.open(id, request.text).value());
+void Pipeline::open_and_begin(RequestId id, const BeginPayload& spec) {
+    begin(id, spec, conductor.log.open(id, spec.text).value());
 }
 
 void Pipeline::stop(RequestId id, Attempt attempt) {
@@ -99,7 +98,6 @@ Request small_request(std::uint64_t seed) {
         request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
     }
     request.max_tokens = 40;
-    request.gamma = 1 + static_cast<std::int32_t>(random() % 8);
     request.context = 512;
     return request;
 }

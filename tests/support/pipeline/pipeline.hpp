@@ -40,8 +40,14 @@ public:
     /// `texts`: prompt and answer of the requests that will come, for drafts that know them.
     Pipeline(const PipelineOptions& options, const Texts& texts);
 
-    void begin(RequestId id, const Request& request, Attempt attempt);
-    void open_and_begin(RequestId id, const Request& request);
+    void begin(RequestId id, const BeginPayload& spec, Attempt attempt);
+    void begin(RequestId id, const Request& request, Attempt attempt) {
+        begin(id, BeginPayload{request}, attempt);
+    }
+    void open_and_begin(RequestId id, const BeginPayload& spec);
+    void open_and_begin(RequestId id, const Request& request) {
+        open_and_begin(id, BeginPayload{request});
+    }
     void stop(RequestId id, Attempt attempt);
     void run_until_finished(int answers = 1);
     void run_dry();

@@ -20,7 +20,7 @@ public:
     void on_start(StageContext& context) override { context_ = &context; }
     void on_control(StageId, const control::Message& message) override {
         const auto& begin = std::get<control::Begin>(message);
-        const Request request = decode_request(begin.payload).value();
+        const BeginPayload request = decode_begin(begin.payload).value();
         const auto known = std::find_if(texts_->begin(), texts_->end(), [&](const auto& text) {
             return text.size() >= request.text.size() &&
                    std::equal(request.text.begin(), request.text.end(), text.begin());
@@ -196,6 +196,7 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     plan.growth.pace = options.dispatch.start == StartRule::AtOnce     ? DraftPace::Ahead
                        : options.dispatch.start == StartRule::Lockstep ? DraftPace::Lockstep
                                                                        : DraftPace::Sequential;
+    plan.growth.gamma = options.gamma;
     plan.growth.exit_alternatives = 2;
     if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);

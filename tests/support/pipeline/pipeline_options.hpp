@@ -55,6 +55,7 @@ struct PipelineOptions {
     double candidate_right = 0.8;  // of the exit's head
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do
     unsigned on_devices = 0;       // bit i: the backend of segment i keeps its rows on a device
+    std::int32_t gamma = 8;        // of the draft
 };
 
 /// What stands after one of the segments.

@@ -28,7 +28,9 @@
 
 #include "ipc/base/check.hpp"
 #include "model/backend.hpp"
+#include "model/device_sampler.hpp"
 #include "model/sampling/sampler_scratch.hpp"
+#include "tests/support/run_then_draw.hpp"
 #include "tests/support/toy/fake_device.hpp"
 
 namespace paceline::testing {
@@ -43,7 +45,7 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     return x ^ (x >> 27U);
 }
 
-class FakeBackend final : public Backend {
+class FakeBackend final : public Backend, public DeviceSampler {
 public:
     FakeBackend(int first_layer, int last_layer, std::int32_t kv_slots)
         : first_layer_{first_layer}, last_layer_{last_layer}, kv_slots_{kv_slots} {
@@ -74,11 +76,18 @@ public:
         PACE_CHECK(to.size() == rows.size() * kFakeDim, "a place for each row");
         const std::span<float> out = reach(to);
         for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (rows[i].is_gap()) continue;
             const auto row = reach(rows[i].of).subspan(rows[i].row * kFakeDim, kFakeDim);
             std::copy(row.begin(), row.end(),
                       out.begin() + static_cast<std::ptrdiff_t>(i * kFakeDim));
             if (to.on_device() != rows[i].of.on_device()) ++rows_crossed;
         }
+    }
+    void copy(ConstHiddenRows from, HiddenRows to) override {
+        PACE_CHECK(to.size() == from.size(), "as many rows as are copied");
+        const std::span<const float> rows = reach(from);
+        std::copy(rows.begin(), rows.end(), reach(to).begin());
+        if (to.on_device() != from.on_device()) rows_crossed += rows.size() / kFakeDim;
     }
 
     RunOutcome run_layers(std::span<const Row> rows,
@@ -178,11 +187,11 @@ public:
         }
     }
 
+    [[nodiscard]] DeviceSampler* device_sampler() override { return draws_itself ? this : nullptr; }
     [[nodiscard]] bool draws(const SamplingParams& params) const override {
         return draws_itself && !params.has_penalties() && params.logit_bias.empty();
     }
-    [[nodiscard]] int candidates_max() const override { return draws_itself ? 16 : 0; }
-    [[nodiscard]] bool draws_behind_rows() const override { return draws_itself; }
+    [[nodiscard]] int candidates_max() const override { return 16; }
 
     void draw(ConstHiddenRows hidden,
               std::span<const DrawJob> jobs,
@@ -215,7 +224,8 @@ public:
                             std::span<std::optional<TokenId>> tokens,
                             const CancelToken* cancel) override {
         ++runs_with_draws;
-        const RunOutcome outcome = Backend::run_and_draw(rows, hidden, behind, tokens, cancel);
+        const RunOutcome outcome =
+            run_then_draw({*this, *this}, rows, hidden, behind, tokens, cancel);
         const std::span<float> left = reach(hidden);
         if (!behind.hidden) std::fill(left.begin(), left.end(), 12345.0F);
         return outcome;
@@ -227,7 +237,7 @@ public:
                                        std::span<std::vector<Candidate>> best,
                                        const CancelToken* cancel) override {
         ++runs_with_draws;
-        return Backend::run_and_draw_candidates(id, rows, hidden, behind, best, cancel);
+        return run_then_draw_candidates({*this, *this}, id, rows, hidden, behind, best, cancel);
     }
 
     [[nodiscard]] std::size_t kv_bytes() const override {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <variant>
 
-#include "actors/decoding/request.hpp"
+#include "actors/decoding/begin_payload.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline::testing {
@@ -29,7 +29,7 @@ public:
     }
     void on_control(StageId from, const control::Message& message) override {
         const auto* begin = std::get_if<control::Begin>(&message);
-        if (begin != nullptr && deadly_(decode_request(begin->payload).value())) strike_();
+        if (begin != nullptr && deadly_(decode_begin(begin->payload).value())) strike_();
         inner_.on_control(from, message);
     }
     void on_room(StageId to) override { inner_.on_room(to); }

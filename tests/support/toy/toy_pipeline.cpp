@@ -173,7 +173,6 @@ Request toy_request(std::uint64_t seed, std::int32_t max_tokens) {
         request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
     }
     request.max_tokens = max_tokens;
-    request.gamma = 1 + static_cast<std::int32_t>(random() % 6);
     request.context = kContext;
     return request;
 }

@@ -47,10 +47,10 @@ public:
         request.context = static_cast<Position>(prompt.size() + answer.size()) + 8;
         const RequestId id = id_of(jobs.size());
         Job job;
-        job.state =
-            std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Names, nullptr);
-        job.verifier_state =
-            std::make_shared<RequestState>(id, Attempt{1}, request, TreeRole::Follows, nullptr);
+        job.state = std::make_shared<RequestState>(id, Attempt{1}, BeginPayload{request},
+                                                   TreeRole::Names, nullptr);
+        job.verifier_state = std::make_shared<RequestState>(id, Attempt{1}, BeginPayload{request},
+                                                            TreeRole::Follows, nullptr);
         REQUIRE(scheduler.begin(job.state, now));
         job.oracle = std::move(prompt);
         job.oracle.insert(job.oracle.end(), answer.begin(), answer.end());

@@ -36,7 +36,7 @@ public:
     struct Posted {
         StageId to;
         control::Begin begin;
-        Request request;
+        BeginPayload request;
     };
     [[nodiscard]] Micros now() const override { return clock; }
     [[nodiscard]] Push send(StageId to,
@@ -67,7 +67,7 @@ public:
     }
     void post(StageId to, const control::Message& message) override {
         const auto& begin = std::get<control::Begin>(message);
-        posted.push_back({to, begin, decode_request(begin.payload).value()});
+        posted.push_back({to, begin, decode_begin(begin.payload).value()});
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId) override { return nullptr; }
     [[nodiscard]] TensorConsumer* tensors_from(StageId) override { return nullptr; }

@@ -25,7 +25,7 @@ TEST_CASE("a callback that says stop stops all stages and keeps what it saw, not
     AnswerOrder more = bench.order(request(2));
     more.continues = id;
     REQUIRE(bench.conductor.submit(std::move(more)));
-    const Request& posted = bench.context.posted.back().request;
+    const BeginPayload& posted = bench.context.posted.back().request;
     CHECK(posted.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1});
     CHECK(posted.reuse == 6);
     CHECK(bench.context.posted.back().begin.attempt == Attempt{2});
@@ -48,7 +48,7 @@ TEST_CASE(
     AnswerOrder more = bench.order(request(2));
     more.continues = id;
     REQUIRE(bench.conductor.submit(std::move(more)));
-    const Request& posted = bench.context.posted.back().request;
+    const BeginPayload& posted = bench.context.posted.back().request;
     CHECK(posted.text == std::vector<TokenId>{0, 1, 2, 3, 50, 0, 1});
     // The stages hold 51 where this text has 0.
     CHECK(posted.reuse == 5);
@@ -97,7 +97,7 @@ TEST_CASE("a client that is gone is noticed with the next batch, and receives no
     AnswerOrder more = bench.order(request(2));
     more.continues = id;
     REQUIRE(bench.conductor.submit(std::move(more)));
-    const Request& posted = bench.context.posted.back().request;
+    const BeginPayload& posted = bench.context.posted.back().request;
     CHECK(posted.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1});
     CHECK(posted.reuse == 6);
 }

@@ -301,7 +301,6 @@ TEST_CASE("a source without probabilities proposes until its chain does not pay 
     Request request;
     request.text = {1, 2};
     request.context = 100;
-    request.gamma = 32;
     bench.begin(request);
     const std::vector<msg::Proposal> said = bench.proposals();
     REQUIRE(said.size() == 1);

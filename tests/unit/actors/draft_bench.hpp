@@ -77,7 +77,7 @@ struct StageBench {
         attempt = Attempt{attempt_number};
         actor.on_control(kConductor, control::Begin{.request = kRequest,
                                                     .attempt = attempt,
-                                                    .payload = encode_request(request)});
+                                                    .payload = encode_begin({request})});
     }
     template <class M>
     void deliver(StageId from, const M& message) {
@@ -138,7 +138,6 @@ inline Request request_of(std::uint64_t seed) {
         request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
     }
     request.context = 300;
-    request.gamma = 32;
     request.sampling.seed = seed;
     if (seed % 2 == 0) request.sampling.temperature = 0.9F;
     return request;

@@ -24,8 +24,8 @@ inline void check_only_text_held(const Pipeline& pipeline, RequestId request, st
 }
 
 /// The next turn after `answer`: the keys so far are of use again, nine tokens are new.
-inline Request next_turn(const Request& request, std::span<const TokenId> answer) {
-    Request turn = request;
+inline BeginPayload next_turn(const Request& request, std::span<const TokenId> answer) {
+    BeginPayload turn{request};
     turn.text.insert(turn.text.end(), answer.begin(), answer.end());
     turn.reuse = static_cast<std::int32_t>(turn.text.size()) - 1;
     for (TokenId token = 0; token < 9; ++token) turn.text.push_back(token);
@@ -38,7 +38,7 @@ inline Attempt reopen(Pipeline& pipeline, const Request& turn) {
     return pipeline.conductor.log.restart(kOne).value();
 }
 /// Runs another turn to its end, beside what is left of the one before.
-inline void run_turn(Pipeline& pipeline, const Request& turn) {
+inline void run_turn(Pipeline& pipeline, const BeginPayload& turn) {
     const Attempt attempt = reopen(pipeline, turn);
     const int finished = pipeline.conductor.finished;
     pipeline.begin(kOne, turn, attempt);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -91,6 +91,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     add_exit(options, static_cast<Exit>(choice.exit), random);
     options.draws_itself = random() % 2 == 0;
     options.on_devices = static_cast<unsigned>(random());
+    options.gamma = 1 + static_cast<std::int32_t>(random() % 8);
     return options;
 }
 
@@ -170,10 +171,11 @@ TEST_CASE("the length of prefill batches changes no token, whoever shares them")
 TEST_CASE("a draft that knows the answer saves batches, one that is always wrong costs none") {
     const Request request = small_request(5);
     const int alone = check_exact({.segments = 2, .drafting = Drafting::None}, request);
-    const int oracle = check_exact({.segments = 2, .drafting = Drafting::Oracle}, request);
+    const PipelineOptions drafted{.segments = 2, .drafting = Drafting::Oracle};
+    const int oracle = check_exact(drafted, request);
     const int adversary = check_exact({.segments = 2, .drafting = Drafting::Adversary}, request);
     CHECK(alone == 40);
-    CHECK(oracle * (request.gamma + 1) <= 40 + request.gamma + 1);
+    CHECK(oracle * (drafted.gamma + 1) <= 40 + drafted.gamma + 1);
     CHECK(adversary <= alone);
 }
 
@@ -181,7 +183,6 @@ TEST_CASE("an end token inside an accepted path ends the answer there") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         Request request = small_request(seed);
-        request.gamma = 8;
         const Oracle unlimited = plain_answer(request);
         request.end_tokens = {unlimited.answer[seed % 20]};
         const Oracle ended = plain_answer(request);
@@ -195,7 +196,6 @@ TEST_CASE("the answer has exactly max_tokens tokens, whatever is accepted at onc
         CAPTURE(most);
         Request request = small_request(3);
         request.max_tokens = most;
-        request.gamma = 8;
         CHECK(plain_answer(request).answer.size() == static_cast<std::size_t>(most));
         check_exact({.segments = 3, .drafting = Drafting::Oracle}, request);
         check_exact({.segments = 1, .drafting = Drafting::Babble}, request);
@@ -204,7 +204,6 @@ TEST_CASE("the answer has exactly max_tokens tokens, whatever is accepted at onc
 
 TEST_CASE("no row is computed whose token could not be committed any more") {
     Request request = small_request(3);
-    request.gamma = 8;
     for (std::int32_t most = 1; most <= 9; ++most) {
         CAPTURE(most);
         request.max_tokens = most;
@@ -223,7 +222,6 @@ TEST_CASE("a full context stops the answer and says so") {
         CAPTURE(room);
         Request request = small_request(4);
         request.max_tokens = kUnlimitedTokens;
-        request.gamma = 8;
         request.context = static_cast<Position>(request.text.size()) + room;
         const Oracle oracle = plain_answer(request);
         CHECK(oracle.finish == FinishReason::ContextFull);
@@ -266,7 +264,7 @@ TEST_CASE("a second turn continues in the KV cache of the first and runs only it
         });
         if (stopped) pipeline.stop(kOne, Attempt{1});
 
-        const Request second = next_turn(first, answer_of(pipeline, kOne));
+        const BeginPayload second = next_turn(first, answer_of(pipeline, kOne));
         const auto prefill_rows = [&] {
             return pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
         };
@@ -303,14 +301,14 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
         pipeline.run_dry();
         REQUIRE_FALSE(pipeline.segment_actors.front()->scheduler()->holds(kOne));
 
-        Request second = first;
+        BeginPayload second{first};
         second.text = texts[0];
         second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
         const Oracle oracle = plain_answer(second);
         const Attempt attempt = reopen(pipeline, second);
         // The first segment is through with the prompt when the others learn of the turn.
         const control::Begin begin{
-            .request = kOne, .attempt = attempt, .payload = encode_request(second)};
+            .request = kOne, .attempt = attempt, .payload = encode_begin(second)};
         pipeline.world.post(kTheDraft, begin);
         pipeline.world.post(kFirstSegment, begin);
         pipeline.run_dry();

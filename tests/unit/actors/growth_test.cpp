@@ -17,10 +17,7 @@ namespace {
 /// A tree and its growth, with a model that says 0.6 for token 0, 0.3 for token 1 and so on
 /// after every node; a log of what was expanded (as paths of digits) and said.
 struct Draft {
-    explicit Draft(const GrowthRule& by, std::int32_t request_gamma = 32)
-        : rule{by}, growth{by, request_gamma}, tree{512} {
-        tree.plant(9, 0);
-    }
+    explicit Draft(const GrowthRule& by) : rule{by}, growth{by}, tree{512} { tree.plant(9, 0); }
     [[nodiscard]] std::string name(DraftNodeId id) const {
         std::string digits = "r";
         for (const DraftNode* step : tree.path(id)) {
@@ -106,17 +103,13 @@ TEST_CASE("a chain ends where the thresholds of the moment say") {
     }
 }
 
-TEST_CASE("a request's own gamma shortens a turn, and so does the room that is left") {
-    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8}, 2};
-    CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
+TEST_CASE("the room that is left shortens a turn") {
     Draft narrow{{.pace = DraftPace::Sequential, .gamma = 8}};
     narrow.room = 1;
     CHECK(narrow.steps(9) == Log{"r", kComplete, ""});
     Draft silent{{.pace = DraftPace::Sequential, .gamma = 8}};
     silent.room = 0;
     CHECK(silent.steps(9) == Log{""});
-    Draft unwanted{{.pace = DraftPace::Ahead, .gamma = 8}, 0};
-    CHECK(unwanted.steps(9) == Log{""});
 }
 
 TEST_CASE("turns with trees: runners-up are grown beside the trunk, the most probable first") {
@@ -335,7 +328,7 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right ca
         GrowthRule rule;
         rule.pace = pace;
         rule.gamma = 2;
-        Growth growth{rule, 32, /*may_pause=*/true};
+        Growth growth{rule, /*may_pause=*/true};
         DraftTree tree{64};
         tree.plant(9, 0);
         int grew = 0;
@@ -358,7 +351,7 @@ TEST_CASE("a draft that is never right rests, longer each time, and one right ca
         }
         CHECK(growth.next(tree, 100).expand.empty());
         // Lookups, which cost nothing, go on for ever.
-        Growth lookup{rule, 32};
+        Growth lookup{rule};
         for (int verdict = 0; verdict < 50; ++verdict) lookup.verified(0, 2, false);
         CHECK_FALSE(lookup.next(tree, 100).expand.empty());
     }

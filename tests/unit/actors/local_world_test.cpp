@@ -73,7 +73,7 @@ TEST_CASE("the same actors in the runtime's one-process world commit plain decod
         }
         const control::Begin begin{.request = kOne,
                                    .attempt = conductor.log.open(kOne, request.text).value(),
-                                   .payload = encode_request(request)};
+                                   .payload = encode_begin({request})};
         world.post(kTheConductor, kTheDraft, begin);
         for (int i = count; i >= 1; --i) world.post(kTheConductor, segment_id(i), begin);
         const Status ended = world.run();

@@ -26,7 +26,6 @@ inline Request scene_request() {
     Request request;
     request.text = {3, 1, 4};
     request.max_tokens = 16;
-    request.gamma = 4;
     request.context = 64;
     return request;
 }
@@ -76,7 +75,7 @@ public:
         actor.on_start(context);
         actor.on_control(kConductor, control::Begin{.request = kSceneRequest,
                                                     .attempt = Attempt{1},
-                                                    .payload = encode_request(request)});
+                                                    .payload = encode_begin({request})});
         REQUIRE_FALSE(context.failure);
     }
     template <class M>

@@ -71,7 +71,7 @@ struct Schedule {
 /// Lays the schedule before the verifier again.
 class Replay {
 public:
-    Replay(const Request& request, const Schedule& schedule)
+    Replay(const BeginPayload& request, const Schedule& schedule)
         : request_{request}, rule_{request.finish_rule()}, schedule_{schedule} {}
 
     /// The text that follows from it; every verdict must be what the recorded one was.
@@ -134,7 +134,7 @@ private:
         return walk.take();
     }
 
-    const Request& request_;
+    const BeginPayload& request_;
     FinishRule rule_;
     const Schedule& schedule_;
     PlainForward forward_;
@@ -142,7 +142,7 @@ private:
 };
 
 /// The probabilities of all answers of a request, from plain logits.
-void enumerate(const Request& request,
+void enumerate(const BeginPayload& request,
                std::vector<TokenId>& answer,
                double probability,
                PlainForward& forward,
@@ -174,7 +174,7 @@ TEST_CASE("a recorded schedule laid before the verifier again gives the same tex
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        Request request = small_request(seed);
+        BeginPayload request{small_request(seed)};
         make_sampled(request, seed);
         request.sampling.temperature = 0.35F;
         request.acceptance = AcceptanceRule::Rejection;
@@ -210,7 +210,7 @@ TEST_CASE("a recorded schedule laid before the verifier again gives the same tex
 
 TEST_CASE("rejection in a pipeline leaves the distribution of the target's text as it is") {
     constexpr int kRuns = 4000;
-    Request request = small_request(1);
+    BeginPayload request{small_request(1)};
     request.text = {5, 17, 3};
     request.max_tokens = 3;
     request.context = 64;

@@ -1,5 +1,3 @@
-#include "actors/decoding/request.hpp"
-
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -9,12 +7,14 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/decoding/begin_payload.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 
 namespace {
 
-Request full_request() {
-    Request request;
+BeginPayload full_request() {
+    BeginPayload request;
     request.text = {1, 2, 3, 4, 5};
     request.replayed = 2;
     request.reuse = 3;
@@ -30,7 +30,6 @@ Request full_request() {
     request.sampling.seed = 0x123456789abcdefULL;
     request.end_tokens = {9, 10};
     request.max_tokens = 77;
-    request.gamma = 5;
     request.acceptance = AcceptanceRule::Rejection;
     request.context = 64;
     return request;
@@ -39,8 +38,8 @@ Request full_request() {
 }  // namespace
 
 TEST_CASE("a request comes out of its bytes as it went in") {
-    const Request in = full_request();
-    const Request out = decode_request(encode_request(in)).value();
+    const BeginPayload in = full_request();
+    const BeginPayload out = decode_begin(encode_begin(in)).value();
     CHECK(out.text == in.text);
     CHECK(out.replayed == in.replayed);
     CHECK(out.reuse == in.reuse);
@@ -56,66 +55,65 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.sampling.seed == in.sampling.seed);
     CHECK(out.end_tokens == in.end_tokens);
     CHECK(out.max_tokens == in.max_tokens);
-    CHECK(out.gamma == in.gamma);
     CHECK(out.acceptance == in.acceptance);
     CHECK(out.context == in.context);
 }
 
 TEST_CASE("every truncation of a request is refused, and so is a byte too many") {
-    std::vector<std::byte> bytes = encode_request(full_request());
+    std::vector<std::byte> bytes = encode_begin(full_request());
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-        const auto decoded = decode_request(std::span{bytes}.first(length));
+        const auto decoded = decode_begin(std::span{bytes}.first(length));
         REQUIRE_FALSE(decoded);
         CHECK(decoded.error().code == Errc::Protocol);
     }
     bytes.push_back(std::byte{0});
-    CHECK_FALSE(decode_request(bytes));
+    CHECK_FALSE(decode_begin(bytes));
 }
 
 TEST_CASE("a count that claims more than there is allocates nothing and is refused by field") {
-    std::vector<std::byte> bytes = encode_request(full_request());
+    std::vector<std::byte> bytes = encode_begin(full_request());
     const std::uint32_t huge = 0xfffffff0U;
     std::memcpy(bytes.data() + 1, &huge,
                 sizeof(huge));  // after the byte order mark: the count of `text`
-    const auto decoded = decode_request(bytes);
+    const auto decoded = decode_begin(bytes);
     REQUIRE_FALSE(decoded);
     CHECK(decoded.error().what.find("text claims 4294967280 items") != std::string::npos);
 }
 
 TEST_CASE("random bytes are refused or decoded, never worse") {
     std::mt19937_64 random{1};
-    const std::vector<std::byte> good = encode_request(full_request());
+    const std::vector<std::byte> good = encode_begin(full_request());
     for (int i = 0; i < 20000; ++i) {
         std::vector<std::byte> bytes = good;
         for (int k = 0; k < 3; ++k)
             bytes[random() % bytes.size()] = static_cast<std::byte>(random());
-        const auto decoded = decode_request(bytes);
+        const auto decoded = decode_begin(bytes);
         if (decoded) (void)validate(decoded.value(), 100, 4096);
     }
 }
 
 TEST_CASE("a field out of range is refused by name, value and range") {
     struct Case {
-        std::function<void(Request&)> spoil;
+        std::function<void(BeginPayload&)> spoil;
         std::string says;
     };
     const std::vector<Case> cases{
-        {[](Request& r) { r.text.clear(); }, "prompt is empty"},
-        {[](Request& r) { r.text[2] = 100; }, "text[2] = 100"},
-        {[](Request& r) { r.text[2] = -1; }, "text[2] = -1"},
-        {[](Request& r) { r.context = 5; }, "no room in the context of 5"},
-        {[](Request& r) { r.context = 4097; }, "context = 4097"},
-        {[](Request& r) { r.replayed = 5; }, "replayed = 5"},
-        {[](Request& r) { r.reuse = -1; }, "reuse = -1"},
-        {[](Request& r) { r.max_tokens = 2; }, "max_tokens = 2"},
-        {[](Request& r) { r.gamma = 33; }, "gamma = 33"},
-        {[](Request& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
-        {[](Request& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
-        {[](Request& r) { r.sampling.top_p = std::numeric_limits<float>::quiet_NaN(); }, "top_p"},
+        {[](BeginPayload& r) { r.text.clear(); }, "prompt is empty"},
+        {[](BeginPayload& r) { r.text[2] = 100; }, "text[2] = 100"},
+        {[](BeginPayload& r) { r.text[2] = -1; }, "text[2] = -1"},
+        {[](BeginPayload& r) { r.context = 5; }, "no room in the context of 5"},
+        {[](BeginPayload& r) { r.context = 4097; }, "context = 4097"},
+        {[](BeginPayload& r) { r.replayed = 5; }, "replayed = 5"},
+        {[](BeginPayload& r) { r.reuse = -1; }, "reuse = -1"},
+        {[](BeginPayload& r) { r.max_tokens = 2; }, "max_tokens = 2"},
+        {[](BeginPayload& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
+        {[](BeginPayload& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
+        {[](BeginPayload& r) { r.sampling.top_p = std::numeric_limits<float>::quiet_NaN(); },
+         "top_p"},
     };
     CHECK(validate(full_request(), 100, 4096));
     for (const Case& each : cases) {
-        Request request = full_request();
+        BeginPayload request = full_request();
         each.spoil(request);
         const Status status = validate(request, 100, 4096);
         CAPTURE(each.says);

@@ -152,7 +152,7 @@ TEST_CASE(
     for (std::uint64_t id = 100; id < 400; ++id) {
         first.actor.on_control(kConductor, control::Begin{.request = RequestId{id},
                                                           .attempt = Attempt{1},
-                                                          .payload = encode_request(request)});
+                                                          .payload = encode_begin({request})});
     }
     CHECK_FALSE(first.context.failure);
     CHECK(first.context.jobs_waiting() == 0);
@@ -174,7 +174,7 @@ TEST_CASE("a Stop that comes behind the waiting Begin of the next attempt leaves
     request.context = 64;
     first.actor.on_control(kConductor, control::Begin{.request = other,
                                                       .attempt = Attempt{2},
-                                                      .payload = encode_request(request)});
+                                                      .payload = encode_begin({request})});
     first.tell(kConductor, msg::Stop{{other, Attempt{1}, kSceneRoute.epoch}});
     CHECK(first.context.jobs_waiting() == 0);
     first.tell(kConductor, msg::Stop{kSceneRoute});

@@ -28,7 +28,7 @@ TEST_CASE("messages of an old attempt change nothing") {
         const int cut = static_cast<int>(seed % 7);
         pipeline.world.run([&] { return pipeline.conductor.verdicts >= cut; });
         const Attempt second = pipeline.conductor.log.restart(kOne).value();
-        Request replay = request;
+        BeginPayload replay{request};
         const auto answer = pipeline.conductor.log.answer(kOne);
         replay.text.insert(replay.text.end(), answer.begin(), answer.end());
         replay.replayed = static_cast<std::int32_t>(answer.size());
@@ -79,7 +79,7 @@ TEST_CASE("a segment that is destroyed with batches in its queue touches no tens
     const Attempt attempt = pipeline.conductor.log.open(kOne, request.text).value();
     pipeline.world.post(
         kFirstSegment,
-        control::Begin{.request = kOne, .attempt = attempt, .payload = encode_request(request)});
+        control::Begin{.request = kOne, .attempt = attempt, .payload = encode_begin({request})});
     pipeline.run_dry();
     // The pool may be gone by then: its memory belongs to the stage's loop, not to the actor.
     pipeline.segment_actors[1].reset();

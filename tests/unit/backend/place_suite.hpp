@@ -104,9 +104,10 @@ TEST_CASE_TEMPLATE_DEFINE(
     CHECK(same_bits(placed.on_host(*backend), hidden));
 }
 
-TEST_CASE_TEMPLATE_DEFINE("gathered rows are those that were named, from any memory into any",
-                          Traits,
-                          GatheredRows) {
+TEST_CASE_TEMPLATE_DEFINE(
+    "gathered rows are those that were named, from any memory into any, and a gap stays as it was",
+    Traits,
+    GatheredRows) {
     std::mt19937 rng{104};
     const ModelFile file = open_fixture("llama-q4_1");
     const auto dim = static_cast<std::size_t>(file.config().dim);
@@ -117,21 +118,46 @@ TEST_CASE_TEMPLATE_DEFINE("gathered rows are those that were named, from any mem
     for (const std::size_t count : {0U, 1U, 4U, 5U, 17U}) {
         CAPTURE(count);
         std::vector<RowSource> rows;
+        std::vector<float> host = random_hidden(rng, count, file.config().dim);
+        const Placed device{*backend, host};
         std::vector<float> want;
         for (std::size_t i = 0; i < count; ++i) {
+            const bool gap = rng() % 3 == 0;
             const bool from_host = rng() % 2 == 0;
             const std::size_t row = rng() % (from_host ? 7 : 9);
             const std::span<const float> all{from_host ? left : right};
-            const auto own = all.subspan(row * dim, dim);
+            const auto own = gap ? std::span<const float>{host}.subspan(i * dim, dim)
+                                 : all.subspan(row * dim, dim);
             want.insert(want.end(), own.begin(), own.end());
             rows.push_back({from_host ? ConstHiddenRows{left} : placed.memory.rows, row});
+            if (gap) rows.back() = {};
         }
-        std::vector<float> host(want.size());
         backend->gather(rows, host);
         CHECK(same_bits(host, want));
-        const Placed device{*backend, count};
         backend->gather(rows, device.memory.rows);
         CHECK(same_bits(device.on_host(*backend), want));
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE("a block of rows is copied from any memory into any",
+                          Traits,
+                          CopiedRows) {
+    std::mt19937 rng{106};
+    const ModelFile file = open_fixture("llama-q4_1");
+    const auto backend = Traits::make(file, {.rows_max = 5});
+    for (const std::size_t count : {0U, 1U, 5U, 17U}) {
+        CAPTURE(count);
+        const std::vector<float> want = random_hidden(rng, count, file.config().dim);
+        const Placed first{*backend, count};
+        const Placed second{*backend, count};
+        std::vector<float> got(want.size());
+        std::vector<float> host(want.size());
+        backend->copy(want, first.memory.rows);
+        backend->copy(first.memory.rows, second.memory.rows);
+        backend->copy(second.memory.rows, got);
+        CHECK(same_bits(got, want));
+        backend->copy(want, host);
+        CHECK(same_bits(host, want));
     }
 }
 

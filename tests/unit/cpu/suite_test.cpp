@@ -52,6 +52,7 @@ TEST_CASE_TEMPLATE_INVOKE(LayersInPlace, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(CopiedRows, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CpuTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(MergedTarget, CpuTraits);

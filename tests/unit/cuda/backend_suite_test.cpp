@@ -53,6 +53,7 @@ TEST_CASE_TEMPLATE_INVOKE(LayersInPlace, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(HeadsInPlace, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(AdapterInPlace, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(GatheredRows, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(CopiedRows, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(RowsInOrder, CudaTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(MergedTarget, CudaTraits);

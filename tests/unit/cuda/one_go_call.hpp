@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/sampling/sampling.hpp"
+#include "tests/support/run_then_draw.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 
 namespace paceline::testing {
@@ -43,12 +44,12 @@ struct Call {
     }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
-    /// The calls one after the other, as the base class does it.
-    void one_by_one(Backend& backend, HeadId head) {
-        REQUIRE(backend.Backend::run_and_draw(rows, hidden, {jobs, true}, tokens, nullptr) ==
+    /// The calls one after the other.
+    void one_by_one(CudaBackend& backend, HeadId head) {
+        REQUIRE(run_then_draw({backend, backend}, rows, hidden, {jobs, true}, tokens, nullptr) ==
                 RunOutcome::Done);
-        REQUIRE(backend.Backend::run_and_draw_candidates(head, rows, hidden, {jobs, true}, best,
-                                                         nullptr) == RunOutcome::Done);
+        REQUIRE(run_then_draw_candidates({backend, backend}, head, rows, hidden, {jobs, true}, best,
+                                         nullptr) == RunOutcome::Done);
     }
     void check_same(const Call& want) const {
         CHECK(tokens == want.tokens);

@@ -19,7 +19,6 @@ Request short_request(std::uint64_t seed) {
     Request request;
     request.text = {static_cast<TokenId>(seed % 11), static_cast<TokenId>(3 + seed % 5)};
     request.max_tokens = 2;
-    request.gamma = 2;
     request.context = 64;
     return request;
 }
@@ -73,7 +72,7 @@ TEST_CASE("a draft follows a request that runs while ten thousand others come an
         const RequestId other{id};
         bench.actor.on_control(kConductor, control::Begin{.request = other,
                                                           .attempt = Attempt{1},
-                                                          .payload = encode_request(request)});
+                                                          .payload = encode_begin({request})});
         bench.deliver(kConductor, msg::Stop{{other, Attempt{1}, Epoch{1}}});
     }
     (void)bench.proposals();
@@ -92,7 +91,7 @@ TEST_CASE(
     for (std::uint64_t id = 100; id < 400; ++id) {
         bench.actor.on_control(kConductor, control::Begin{.request = RequestId{id},
                                                           .attempt = Attempt{1},
-                                                          .payload = encode_request(request)});
+                                                          .payload = encode_begin({request})});
     }
     CHECK(bench.proposals().empty());
     CHECK_FALSE(bench.context.failure);

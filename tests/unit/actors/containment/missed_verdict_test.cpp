@@ -25,12 +25,12 @@ void miss_token(DraftBench& bench) {
 }
 /// The Begin that was asked for, when the text had `length` tokens.
 void begin_again(DraftBench& bench, std::size_t length) {
-    Request again = bench.spec;
+    BeginPayload again{bench.spec};
     again.text.assign(bench.text.begin(), bench.text.begin() + static_cast<std::ptrdiff_t>(length));
     again.replayed = static_cast<std::int32_t>(length - bench.spec.text.size());
     bench.actor.on_control(kConductor, control::Begin{.request = kRequest,
                                                       .attempt = bench.attempt,
-                                                      .payload = encode_request(again)});
+                                                      .payload = encode_begin(again)});
 }
 
 }  // namespace
@@ -39,10 +39,10 @@ TEST_CASE("a draft that missed verdicts proposes again before the answer ends") 
     for (std::uint64_t seed = 1; seed <= 40; ++seed) {
         CAPTURE(seed);
         Request request = small_request(seed);
-        request.gamma = 2;
         request.end_tokens.clear();
         PipelineOptions options{
             .segments = 1 + static_cast<int>(seed % 3), .drafting = Drafting::Oracle, .seed = seed};
+        options.gamma = 2;
         options.dispatch.start = static_cast<StartRule>(seed % 2);
         const Oracle oracle = plain_answer(request);
         Cluster cluster{options};

@@ -195,7 +195,7 @@ TEST_CASE("a Begin that cannot be ends the stage itself, whatever a peer's messa
     Request wrong = scene_request();
     wrong.text = {kFakeVocab};
     const control::Begin begin{
-        .request = RequestId{9}, .attempt = Attempt{1}, .payload = encode_request(wrong)};
+        .request = RequestId{9}, .attempt = Attempt{1}, .payload = encode_begin({wrong})};
     Pair pair;
     pair.first.actor.on_control(kConductor, begin);
     REQUIRE(pair.first.context.failure);

@@ -47,12 +47,11 @@ struct DrawnOptions {
     ExitOptions exit = {};
     DrawFilter filter = {};
     std::optional<std::uint64_t> shuffled = {};  // seed of a ShuffledWorld; else a LocalWorld
-    Request request = {.text = {0, 3},
-                       .sampling = {.temperature = 1.0F},
-                       .max_tokens = 3,
-                       .gamma = 8,
-                       .acceptance = AcceptanceRule::Rejection,
-                       .context = 64};
+    BeginPayload request = {
+        {.text = {0, 3}, .sampling = {.temperature = 1.0F}, .max_tokens = 3, .context = 64},
+        0,
+        0,
+        AcceptanceRule::Rejection};
 };
 
 struct DrawnCounts {
@@ -131,7 +130,7 @@ public:
         const control::Begin begin{
             .request = kOne,
             .attempt = conductor_.log.open(kOne, options_.request.text).value(),
-            .payload = encode_request(options_.request)};
+            .payload = encode_begin(options_.request)};
         for (const StageId stage : stages_) {
             if (shuffled_) {
                 shuffled_->post(stage, begin);
@@ -263,7 +262,7 @@ private:
 
 /// The distribution of plain sampling from the target's own p.
 inline Distribution plain_distribution(const DrawnOptions& options) {
-    const Request& request = options.request;
+    const BeginPayload& request = options.request;
     const FinishRule rule = request.finish_rule();
     SamplerScratch scratch;
     return distribution_of([&](Chance& chance) {

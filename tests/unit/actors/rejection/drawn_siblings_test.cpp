@@ -55,7 +55,7 @@ msg::Draw draw_at(Position root_position, TokenId root, const std::vector<TokenI
 /// A scheduler with one request whose prompt is the token 3.
 struct Scene {
     Scene() {
-        Request request{.text = {3}, .max_tokens = 20, .context = 64};
+        const BeginPayload request{{.text = {3}, .max_tokens = 20, .context = 64}};
         state = std::make_shared<RequestState>(RequestId{1}, Attempt{1}, request, TreeRole::Names,
                                                nullptr);
         REQUIRE(scheduler.begin(state, Micros{0}));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -28,7 +28,6 @@ PipelineOptions drafting(double right) {
 
 Request long_request(std::uint64_t seed) {
     Request request = small_request(seed);
-    request.gamma = 4;
     return request;
 }
 

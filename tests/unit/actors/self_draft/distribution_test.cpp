@@ -23,12 +23,11 @@ using Text = std::vector<TokenId>;
 
 constexpr int kAnswer = 3;
 
-Request request_of(std::uint64_t seed) {
-    Request request;
+BeginPayload request_of(std::uint64_t seed) {
+    BeginPayload request;
     request.text = {5, 3};
     request.sampling = {.temperature = 1.0F, .top_k = 3, .seed = seed};
     request.max_tokens = kAnswer;
-    request.gamma = 8;
     request.context = 64;
     request.acceptance = AcceptanceRule::Rejection;
     return request;
@@ -85,16 +84,16 @@ void add_plain(const Request& request,
 
 Distribution plain_distribution() {
     Distribution distribution;
-    const Request request = request_of(0);
+    const BeginPayload request = request_of(0);
     add_plain(request, request.text, 1.0, distribution);
     return distribution;
 }
 
 /// The first verify batch after a text, as the first segment sends it: the root, and what was drafted.
 std::vector<msg::BatchRow> batch_after(const PipelineOptions& options,
-                                       const Request& request,
+                                       const BeginPayload& request,
                                        const Text& text) {
-    Request asked = request;
+    BeginPayload asked = request;
     asked.text = text;
     asked.replayed = static_cast<Position>(text.size() - request.text.size());
     Pipeline pipeline{options, Texts{text}};
@@ -121,7 +120,7 @@ std::vector<msg::BatchRow> batch_after(const PipelineOptions& options,
 
 struct Drafts {
     PipelineOptions options;
-    Request request;
+    BeginPayload request;
     std::map<Text, std::vector<msg::BatchRow>> batches = {};
     std::map<Text, std::vector<float>> logits = {};
     std::size_t drafted = 0;  // candidates in all batches

@@ -40,9 +40,9 @@ SearchTrialOptions search_options(double share = 1.0) {
 }
 
 /// A text of which the last `answer` tokens are the answer.
-Request text_of(std::size_t tokens, std::int32_t answer) {
+BeginPayload text_of(std::size_t tokens, std::int32_t answer) {
     std::mt19937_64 random{tokens};
-    Request request;
+    BeginPayload request;
     for (std::size_t i = 0; i < tokens; ++i)
         request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
     request.replayed = answer;
@@ -52,7 +52,8 @@ Request text_of(std::size_t tokens, std::int32_t answer) {
 
 /// A searcher, the model that it searches for, and one request.
 struct Searching {
-    explicit Searching(const Request& request, const SearchTrialOptions& options = search_options())
+    explicit Searching(const BeginPayload& request,
+                       const SearchTrialOptions& options = search_options())
         : plan{plan_of({})} {
         tools.model =
             std::make_unique<DraftModel>(backend, DraftModelOptions{.vocab_size = kFakeVocab,
@@ -64,7 +65,7 @@ struct Searching {
         ask(request);
     }
     [[nodiscard]] DraftModel& model() const { return *tools.model; }
-    void ask(const Request& request) {
+    void ask(const BeginPayload& request) {
         asked.emplace(control::Begin{.request = kRequest, .attempt = Attempt{1}, .payload = {}},
                       request, plan, tools);
     }
@@ -129,7 +130,7 @@ std::vector<double> expected(const std::vector<TokenId>& text, std::array<Sublay
 }  // namespace
 
 TEST_CASE("a trial judges sets by the keys that the whole model has made of the text") {
-    Request request = text_of(12, 0);
+    BeginPayload request = text_of(12, 0);
     Searching scene{request};
     // An answer that the model itself gives, so that some sets are right.
     for (int i = 0; i < 30; ++i) request.text.push_back(plain_next(request, request.text));

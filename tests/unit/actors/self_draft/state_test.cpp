@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/protocol/counters.hpp"
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose

@@ -1,4 +1,4 @@
-#include "actors/segment/skip_optimiser.hpp"
+#include "actors/self_draft/skip_optimiser.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "actors/protocol/self_draft_state.hpp"
+#include "actors/self_draft/self_draft_state.hpp"
 
 #include <algorithm>
 #include <cmath>

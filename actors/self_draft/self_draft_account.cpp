@@ -1,4 +1,4 @@
-#include "actors/segment/self_draft_account.hpp"
+#include "actors/self_draft/self_draft_account.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -32,8 +32,8 @@ void SelfDraftAccount::optimised(std::uint64_t sublayers, Micros took) const {
     host_.context->count(counters::kOptimiseMicros, count_of(took));
 }
 
-void SelfDraftAccount::run_took(const SegmentRun& run, Micros took) const {
-    if (run.verifies()) host_.context->count(counters::kVerifyMicros, count_of(took));
+void SelfDraftAccount::run_took(bool verifies, Micros took) const {
+    if (verifies) host_.context->count(counters::kVerifyMicros, count_of(took));
 }
 
 void SelfDraftAccount::verified(const DraftChain& chain, const TreeStep& step) const {

@@ -1,0 +1,51 @@
+#include "actors/segment/batch_outlet.hpp"
+
+#include <utility>
+
+#include "actors/protocol/tensor_rows.hpp"
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+void BatchOutlet::connect() {
+    if (!next_) return;
+    out_ = host_.context->tensors_to(*next_);
+    const std::size_t batch_bytes = host_.limits.batch_rows * dim_ * sizeof(float);
+    PACE_CHECK(out_ == nullptr || out_->slot_bytes() >= batch_bytes,
+               "a tensor slot is smaller than a batch");
+}
+
+void BatchOutlet::lose() {
+    out_ = nullptr;
+    slot_.reset();
+}
+
+bool BatchOutlet::acquire() {
+    host_.outbox->flush();
+    if (!host_.outbox->empty()) return false;
+    if (!next_) return true;
+    if (out_ == nullptr) return false;
+    if (!slot_) slot_ = out_->acquire();
+    return slot_.has_value();
+}
+
+HiddenRows BatchOutlet::memory() const {
+    PACE_CHECK(slot_.has_value(), "a run starts without a slot to write to");
+    return hidden_rows(out_->place(*slot_));
+}
+
+void BatchOutlet::pass_on(const SegmentRun& run) {
+    const PoolRef ref = *std::exchange(slot_, std::nullopt);
+    out_->publish(ref, run.job.out.size() * sizeof(float));
+    msg::Batch batch{};
+    batch.epoch = host_.context->epoch();
+    batch.tensor = ref.index;
+    batch.tensor_generation = ref.generation;
+    batch.tensor_rows = static_cast<std::uint32_t>(run.job.out.size() / dim_);
+    for (const RunPart& part : run.parts) batch.parts.push_back(part.part);
+    batch.rows = run.named;
+    run.add_draws(batch);
+    host_.outbox->send<BatchOutlet>(*next_, batch);
+}
+
+}  // namespace paceline

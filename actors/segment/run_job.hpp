@@ -1,0 +1,36 @@
+// RunJob: the job of a run: its layers, and what the roles of the segment compute with them.
+//
+//     hidden states in -> layers (and the target's tokens) -> hidden states out -> verdicts -> exit
+//
+// It names everything that the job touches beside the text and the slot table of its requests, of
+// which it reads the parts that no longer change. All of it is the job's from its submission to its
+// end.
+// Borrows the parts; the run owns the layers' and the roles own theirs.
+#pragma once
+
+#include "actors/segment/early_verify.hpp"
+#include "actors/segment/final_verify.hpp"
+#include "actors/segment/layer_job.hpp"
+#include "runtime/loop/actor.hpp"
+
+namespace paceline {
+
+struct RunJob {
+    LayerJob& layers;
+    VerifyJob* verify = nullptr;   // of the last segment
+    ExitInside* inside = nullptr;  // of an exit that evaluates rows inside the run
+    bool exit_reads = false;       // the hidden states are read by an exit, in the job or after it
+
+    [[nodiscard]] JobOutcome run() const {
+        layers.gather_inputs();
+        const RunOutcome outcome =
+            verify != nullptr ? verify->run_layers(layers, exit_reads) : layers.run_layers();
+        if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
+        layers.scatter_outputs();
+        if (verify != nullptr) verify->verify();
+        if (inside != nullptr) inside->evaluate(layers);
+        return JobOutcome::Done;
+    }
+};
+
+}  // namespace paceline

@@ -1,0 +1,96 @@
+#include "actors/segment/segment_roles.hpp"
+
+#include <span>
+#include <vector>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& backend) {
+    if (!plan.previous) {
+        const bool lockstep = plan.exit && plan.exit->lockstep && plan.next;
+        dispatcher.emplace(
+            host,
+            DispatcherPlan{
+                .options = plan.dispatch, .draft = plan.draft, .holds_runs_back = lockstep},
+            backend.kv_slots());
+        host.inbox.attach(*dispatcher);
+    }
+    if (plan.exit) {
+        early_verify.emplace(host, backend, *plan.exit,
+                             ExitPosition{.segments = plan.count,
+                                          .behind_last = !plan.next,
+                                          .dispatcher = dispatcher ? &*dispatcher : nullptr,
+                                          .first_segment = plan.first_segment});
+        host.inbox.attach(*early_verify);
+    }
+    if (!plan.next) {
+        final_verify.emplace(
+            host, backend, plan.verify,
+            VerdictReceivers{.all = plan.verdict_to, .speculative = plan.speculative});
+        host.inbox.attach(*final_verify);
+    }
+    if (plan.tap) {
+        tap.emplace(host, backend, *plan.tap);
+        host.inbox.attach(*tap);
+    }
+    if (plan.self_draft) {
+        PACE_CHECK(dispatcher.has_value(), "a segment drafts that is not the first one");
+        self_draft.emplace(
+            SelfDraftHost{
+                .slots = dispatcher->scheduler(),
+                .gone = [&host](const RequestState& state) { return host.requests.gone(state); }},
+            backend, *plan.self_draft);
+        host.inbox.attach(*self_draft);
+    }
+}
+
+void SegmentRoles::start(StageContext& context) {
+    if (self_draft) self_draft->start(context);
+}
+
+Status SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
+    if (dispatcher) {
+        if (Status placed = dispatcher->begin(state); !placed) return placed;
+    }
+    if (self_draft) self_draft->begin(state);
+    return {};
+}
+
+void SegmentRoles::follow(RequestState& state, const msg::Verdict& verdict, const TreeStep& step) {
+    if (tap) tap->follow(verdict);
+    if (early_verify) early_verify->follow(state);
+    if (dispatcher) dispatcher->follow(state, step);
+    if (self_draft) self_draft->follow(state, step);
+}
+
+Status SegmentRoles::prepare(SegmentRun& run) {
+    if (final_verify) {
+        if (Status complete = final_verify->prepare(run); !complete) return complete;
+    }
+    if (early_verify) early_verify->prepare(run);
+    if (self_draft) {
+        std::vector<SelfDraftRows> batch;
+        for (const RunPart& part : run.parts) {
+            batch.push_back({.state = part.state,
+                             .kind = part.part.kind,
+                             .rows = std::span{run.job.rows}.subspan(part.first, part.part.rows)});
+        }
+        self_draft->prepare(batch);
+    }
+    if (tap) tap->prepare(run);
+    return {};
+}
+
+bool SegmentRoles::busy() const {
+    return (early_verify && early_verify->busy()) || (self_draft && self_draft->busy()) ||
+           (dispatcher && dispatcher->holds_a_run());
+}
+
+std::uint32_t SegmentRoles::heads_of_run() const {
+    return (final_verify ? final_verify->job().heads() : 0) +
+           (early_verify ? early_verify->inside().heads() : 0);
+}
+
+}  // namespace paceline

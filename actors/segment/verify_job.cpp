@@ -1,0 +1,27 @@
+#include "actors/segment/verify_job.hpp"
+
+#include <algorithm>
+
+namespace paceline {
+
+std::uint32_t VerifyJob::heads() const {
+    std::uint32_t heads = 0;
+    for (const VerifyPart& part : parts) {
+        heads +=
+            draws.empty() ? depth_of(part.rows) + 1 : static_cast<std::uint32_t>(part.rows.size());
+    }
+    if (!draws.empty()) return heads;
+    return std::min(heads, std::max(head_rows, static_cast<std::uint32_t>(parts.size())));
+}
+
+RunOutcome VerifyJob::run_layers(LayerJob& layers, bool keep_hidden) {
+    if (draws.empty()) return layers.run_layers();
+    return layers.backend.device_sampler()->run_and_draw(
+        layers.rows, layers.hidden, {.jobs = draws, .hidden = keep_hidden}, drawn, &layers.cancel);
+}
+
+void VerifyJob::verify() {
+    if (!parts.empty()) verifier.verify(parts);
+}
+
+}  // namespace paceline
