@@ -157,14 +157,16 @@ void ConductorActor::follow(const msg::Verdict& verdict) {
     context_->count(counters::kTokensCommitted, verdict.count);
     const bool cleared = lifecycle_.committed(*record, verdict);
     const std::uint64_t turn = record->turn;
-    hand_on(request, turn, verdict);
+    deliver_tokens(request, turn, verdict);
     if (const RequestRecord* open = requests().find_open(request, turn))
         lifecycle_.drafts().post_wanted(request, *open);
     if (cleared) lifecycle_.begin_waiting();
 }
 
 /// A callback may end this answer or any other, and close them.
-void ConductorActor::hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict) {
+void ConductorActor::deliver_tokens(RequestId request,
+                                    std::uint64_t turn,
+                                    const msg::Verdict& verdict) {
     if (!planted(PlantedBug::CancelUnseen) && is_cancelled(request, turn)) return;
     const AnswerOrder::OnToken on_token = requests().find_open(request, turn)->order.on_token;
     for (std::uint32_t i = 0; i < verdict.count; ++i) {

@@ -59,7 +59,7 @@ private:
     [[nodiscard]] RequestTable& requests() { return lifecycle_.requests(); }
     [[nodiscard]] Status check(const msg::Verdict& verdict, const RequestRecord& record) const;
     void follow(const msg::Verdict& verdict);
-    void hand_on(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
+    void deliver_tokens(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
     void stop_all(const Status& status);
     void watch_for_cancel(RequestId request, std::uint64_t turn);
     [[nodiscard]] bool is_cancelled(RequestId request, std::uint64_t turn);

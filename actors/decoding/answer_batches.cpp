@@ -38,7 +38,8 @@ std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const BatchParams& 
     for (const AnswerTask& task : tasks) pages.push_back(pages_for(positions_of(task, params)));
     std::sort(pages.begin(), pages.end(), std::greater<>{});
     std::int32_t total = 0;
-    for (std::size_t i = 0; i < pages.size() && i < static_cast<std::size_t>(params.seats); ++i)
+    for (std::size_t i = 0; i < pages.size() && i < static_cast<std::size_t>(params.max_running);
+         ++i)
         total += pages[i];
     return total * kKvPageSlots;
 }
@@ -53,13 +54,13 @@ AnswerBatches::AnswerBatches(Backend& backend, BatchParams params)
     const ModelConfig& config = backend.config();
     PACE_CHECK(backend.first_layer() == 0 && backend.last_layer() == config.layers,
                "answers need all layers");
-    PACE_CHECK(params_.seats >= 1 && params_.batch_rows >= params_.seats,
+    PACE_CHECK(params_.max_running >= 1 && params_.batch_rows >= params_.max_running,
                "every request has a row in a batch");
     const auto dim = static_cast<std::size_t>(config.dim);
-    const auto seats = static_cast<std::size_t>(params_.seats);
+    const auto max_running = static_cast<std::size_t>(params_.max_running);
     hidden_.resize(static_cast<std::size_t>(params_.batch_rows) * dim);
-    end_hidden_.resize(seats * dim);
-    logits_.resize(seats * static_cast<std::size_t>(config.vocab_size));
+    end_hidden_.resize(max_running * dim);
+    logits_.resize(max_running * static_cast<std::size_t>(config.vocab_size));
 }
 
 Status AnswerBatches::run(std::span<const AnswerTask> tasks,
@@ -68,10 +69,10 @@ Status AnswerBatches::run(std::span<const AnswerTask> tasks,
                           const CancelToken& cancel) {
     while (true) {
         if (Status s = seat_next(tasks); !s) return s;
-        if (seats_.empty()) return {};
+        if (running_.empty()) return {};
         plan_batch();
         if (run_layers(cancel) == RunOutcome::Cancelled || cancel.cancelled()) {
-            seats_.clear();
+            running_.clear();
             return Error{Errc::Cancelled, "stopped before all answers were made"};
         }
         if (Status s = draw(); !s) return s;
@@ -81,21 +82,21 @@ Status AnswerBatches::run(std::span<const AnswerTask> tasks,
 }
 
 Status AnswerBatches::seat_next(std::span<const AnswerTask>& waiting) {
-    while (!waiting.empty() && seats_.size() < static_cast<std::size_t>(params_.seats)) {
+    while (!waiting.empty() && running_.size() < static_cast<std::size_t>(params_.max_running)) {
         const AnswerTask& task = waiting.front();
         Result<RequestSlots> slots = RequestSlots::make(pages_, positions_of(task, params_));
         if (!slots) {
-            if (seats_.empty()) return slots.error();
+            if (running_.empty()) return slots.error();
             return {};  // the pages of the next answer that ends
         }
         TrainingSample answer{.task = task, .tokens = {task.tokens.begin(), task.tokens.end()}};
         answer.hidden.resize(params_.hidden.size());
         SamplingParams sampling = params_.request.sampling;
         sampling.seed += static_cast<std::uint64_t>(task.index);
-        seats_.push_back(std::make_unique<Seat>(Seat{.answer = std::move(answer),
-                                                     .slots = std::move(slots).value(),
-                                                     .sampling = std::move(sampling),
-                                                     .rule = rule_of(task, params_)}));
+        running_.push_back(std::make_unique<Seat>(Seat{.answer = std::move(answer),
+                                                       .slots = std::move(slots).value(),
+                                                       .sampling = std::move(sampling),
+                                                       .rule = rule_of(task, params_)}));
         waiting = waiting.subspan(1);
     }
     return {};
@@ -105,11 +106,11 @@ void AnswerBatches::plan_batch() {
     rows_.clear();
     batch_.clear();
     ends_.clear();
-    for (const auto& seat : seats_) {
+    for (const auto& seat : running_) {
         if (seat->unfed() == 1) add_rows(*seat, 1);
     }
     // The one that joined first answers first, and makes the next batches fuller.
-    for (const auto& seat : seats_) {
+    for (const auto& seat : running_) {
         const auto room =
             static_cast<Position>(params_.batch_rows) - static_cast<Position>(rows_.size());
         add_rows(*seat, std::min(room, seat->unfed()));
@@ -120,7 +121,7 @@ void AnswerBatches::add_rows(Seat& seat, Position count) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     for (Position i = 0; i < count; ++i) {
         const Position position = seat.fed++;
-        Result<KvSlot> slot = seat.slots.name(position);
+        Result<KvSlot> slot = seat.slots.allocate(position);
         PACE_CHECK(slot.ok(), "a request has reserved its slots");
         seat.slots.commit(slot.value());
         Row row;
@@ -220,7 +221,7 @@ void AnswerBatches::keep_candidates(Seat& seat, std::span<const Candidate> best)
 Status AnswerBatches::clear_seats(const Done& done) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto top = static_cast<std::size_t>(params_.top);
-    for (const auto& seat : seats_) {
+    for (const auto& seat : running_) {
         if (!seat->over()) continue;
         TrainingSample& answer = seat->answer;
         answer.top_ids.resize(answer.tokens.size() * top, -1);
@@ -231,7 +232,7 @@ Status AnswerBatches::clear_seats(const Done& done) {
         }
         if (Status s = done(std::move(answer)); !s) return s;
     }
-    std::erase_if(seats_, [](const auto& seat) { return seat->over(); });
+    std::erase_if(running_, [](const auto& seat) { return seat->over(); });
     return {};
 }
 

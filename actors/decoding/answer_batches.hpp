@@ -1,6 +1,6 @@
 // AnswerBatches: answers to many prompts, made in batches of rows of many requests on one backend.
 //
-// As many requests as there are seats run at a time, each with KV pages of its own. A batch is the
+// As many requests as there are max_running run at a time, each with KV pages of its own. A batch is the
 // newest row of every request that is answering, and, as far as rows are left, rows of prompts of
 // those that are joining. Where an answer ends the next prompt takes its seat (continuous
 // batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
@@ -30,8 +30,8 @@ namespace paceline {
 
 struct BatchParams {
     Request request = {};          // of every answer but for its text; answer i draws with seed + i
-    int seats = 32;                // requests at a time, >= 1
-    int batch_rows = 64;           // of one batch, >= seats
+    int max_running = 32;          // requests at a time, >= 1
+    int batch_rows = 64;           // of one batch, >= max_running
     int top = 0;                   // likeliest tokens kept per row; 0: none
     std::vector<int> hidden = {};  // layers after which the residual is kept; ascending, from 1
 };
@@ -57,7 +57,7 @@ struct TrainingSample {
     }
 };
 
-/// KV slots with which a request never waits for pages: those of the largest that fill all seats.
+/// KV slots with which a request never waits for pages: those of the largest that fill all max_running.
 [[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,
                                         const BatchParams& params);
 
@@ -110,14 +110,14 @@ private:
     Backend* backend_;
     BatchParams params_;
     bool winner_is_drawn_;  // greedy without penalties: the likeliest token is the one drawn
-    KvPages pages_;         // before the seats, which give theirs back
-    std::vector<std::unique_ptr<Seat>> seats_;  // in the order in which they joined
+    KvPages pages_;         // before the max_running, which give theirs back
+    std::vector<std::unique_ptr<Seat>> running_;  // in the order in which they joined
     std::vector<Row> rows_;
     std::vector<BatchRow> batch_;    // what each row is
     std::vector<std::size_t> ends_;  // rows that are the newest of their text
     std::vector<float> hidden_;      // [batch_rows, dim]
-    std::vector<float> end_hidden_;  // [seats, dim]
-    std::vector<float> logits_;      // [seats, vocab]
+    std::vector<float> end_hidden_;  // [max_running, dim]
+    std::vector<float> logits_;      // [max_running, vocab]
     SamplerScratch scratch_;
 };
 

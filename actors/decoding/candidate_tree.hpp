@@ -1,11 +1,11 @@
 // CandidateTree: what the tree of the dispatcher and that of a draft have in common: nodes below a root
 // with the probability of each path, lookup, and the two ways in which nodes leave.
 //
-// Node has: id, parent, token, position, log_prob (after its parent), reach (of the whole path below the
+// Node has: id, parent, token, position, log_prob (after its parent), path_log_prob (of the whole path below the
 // root; log), and Node::kNone, the id of no node. Used by inheritance; TokenTree and DraftTree add what
 // they know of batches, replicas and proposals.
-// Pure; not thread-safe. Invariants: the root is nodes().front(), with reach 0; a parent stands before its
-// children; siblings have different tokens; a node's reach is at most its parent's.
+// Pure; not thread-safe. Invariants: the root is nodes().front(), with path_log_prob 0; a parent stands before its
+// children; siblings have different tokens; a node's path_log_prob is at most its parent's.
 #pragma once
 
 #include <algorithm>
@@ -81,9 +81,10 @@ protected:
     /// After a change of probability at `first`, or of the root.
     void update_reach(std::size_t first) {
         nodes_.front().log_prob = 0.0F;
-        nodes_.front().reach = 0.0F;
+        nodes_.front().path_log_prob = 0.0F;
         for (std::size_t i = std::max<std::size_t>(first, 1); i < nodes_.size(); ++i) {
-            nodes_[i].reach = nodes_[index_of(nodes_[i].parent)].reach + nodes_[i].log_prob;
+            nodes_[i].path_log_prob =
+                nodes_[index_of(nodes_[i].parent)].path_log_prob + nodes_[i].log_prob;
         }
     }
     void set_log_prob(std::size_t index, float log_prob) {
@@ -92,16 +93,16 @@ protected:
         update_reach(index);
     }
 
-    /// Removes the least probable node that `may_go` accepts, if its path is less probable than `reach`,
+    /// Removes the least probable node that `may_go` accepts, if its path is less probable than `path_log_prob`,
     /// the probability of the node that needs the place. The removed node is a leaf, provided that
     /// `may_go` also accepts all nodes below one that it accepts: children are younger than their parent
     /// and not more probable.
     template <typename MayGo>
-    [[nodiscard]] std::optional<Node> make_room(float reach, const MayGo& may_go) {
+    [[nodiscard]] std::optional<Node> make_room(float path_log_prob, const MayGo& may_go) {
         std::size_t least = 0;
         for (std::size_t i = 1; i < nodes_.size(); ++i) {
-            if (nodes_[i].reach >= reach || !may_go(nodes_[i])) continue;
-            if (least == 0 || nodes_[i].reach <= nodes_[least].reach) least = i;
+            if (nodes_[i].path_log_prob >= path_log_prob || !may_go(nodes_[i])) continue;
+            if (least == 0 || nodes_[i].path_log_prob <= nodes_[least].path_log_prob) least = i;
         }
         if (least == 0) return std::nullopt;
         const Node gone = nodes_[least];

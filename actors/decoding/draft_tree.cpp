@@ -61,11 +61,11 @@ std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
         set_log_prob(index_of(id), log_prob);
         return id;
     }
-    const float reach = above->reach + log_prob;
+    const float path_log_prob = above->path_log_prob + log_prob;
     const Position position = above->position + 1;
     if (full()) {
         const std::optional<DraftNode> gone =
-            make_room(reach, [](const DraftNode&) { return true; });
+            make_room(path_log_prob, [](const DraftNode&) { return true; });
         if (!gone) return std::nullopt;
         drop(*gone);
     }
@@ -74,7 +74,7 @@ std::optional<DraftNodeId> DraftTree::add(DraftNodeId parent,
                       .token = token,
                       .position = position,
                       .log_prob = log_prob,
-                      .reach = reach,
+                      .path_log_prob = path_log_prob,
                       .origin = origin});
     return nodes_.back().id;
 }
@@ -138,9 +138,9 @@ void DraftTree::drop_slots() {
     }
 }
 
-Followed DraftTree::follow(std::span<const TokenId> tokens) {
+DraftTreeUpdate DraftTree::follow(std::span<const TokenId> tokens) {
     PACE_CHECK(!tokens.empty(), "a text that goes on with nothing");
-    Followed followed;
+    DraftTreeUpdate followed;
     const DraftNode* at = &root();
     for (const TokenId token : tokens) {
         if (at == nullptr) break;
@@ -167,7 +167,7 @@ Followed DraftTree::follow(std::span<const TokenId> tokens) {
 
 bool DraftTree::merge(const msg::Proposal& proposal,
                       std::span<const TokenId> text,
-                      Opinion opinion,
+                      ProposalSource source,
                       std::int32_t alternatives) {
     const Position top = root().position;
     const Position from = proposal.root_position;
@@ -198,7 +198,8 @@ bool DraftTree::merge(const msg::Proposal& proposal,
         }
         if (above.candidate == kNoDraftNode || find(above.candidate) == nullptr) continue;
         const DraftNode* known = child(above.candidate, said.token);
-        if (known == nullptr && opinion == Opinion::Exit && said.origin == msg::Origin::Exit) {
+        if (known == nullptr && source == ProposalSource::Exit &&
+            said.origin == msg::Origin::Exit) {
             std::int32_t& count = proposed[static_cast<std::size_t>(said.parent + 1)];
             if (count >= alternatives) continue;
             ++count;
@@ -206,7 +207,7 @@ bool DraftTree::merge(const msg::Proposal& proposal,
         // An exit's candidate may also be the next row of the batch: count its estimate once.
         const bool counted =
             known != nullptr && std::find(met.begin(), met.end(), known->id) != met.end();
-        if (!counted) merge_node(said, above.candidate, opinion);
+        if (!counted) merge_node(said, above.candidate, source);
         known = child(above.candidate, said.token);
         if (known == nullptr) continue;
         places[i].candidate = known->id;
@@ -216,10 +217,13 @@ bool DraftTree::merge(const msg::Proposal& proposal,
     return changed;
 }
 
-void DraftTree::merge_node(const msg::ProposedNode& said, DraftNodeId parent, Opinion opinion) {
+void DraftTree::merge_node(const msg::ProposedNode& said,
+                           DraftNodeId parent,
+                           ProposalSource source) {
     float log_prob = sane(said.log_prob);
     const DraftNode* known = child(parent, said.token);
-    if (known != nullptr && opinion == Opinion::Exit) log_prob = pooled(known->log_prob, log_prob);
+    if (known != nullptr && source == ProposalSource::Exit)
+        log_prob = pooled(known->log_prob, log_prob);
     (void)add(parent, said.token, log_prob, said.origin);
 }
 
@@ -229,7 +233,8 @@ msg::Proposal DraftTree::snapshot(Position last) const {
         if (node.id != root().id && node.position <= last) best.push_back(&node);
     }
     const auto before = [](const DraftNode* a, const DraftNode* b) {
-        return a->reach > b->reach || (a->reach == b->reach && a->id < b->id);
+        return a->path_log_prob > b->path_log_prob ||
+               (a->path_log_prob == b->path_log_prob && a->id < b->id);
     };
     std::sort(best.begin(), best.end(), before);
     if (best.size() > kProposalNodesMax) best.resize(kProposalNodesMax);

@@ -39,8 +39,8 @@ struct DraftNode {
     DraftNodeId parent = kNoDraftNode;
     TokenId token = 0;
     Position position = 0;
-    float log_prob = 0.0F;  // after its parent
-    float reach = 0.0F;     // of the whole path after the root (log)
+    float log_prob = 0.0F;       // after its parent
+    float path_log_prob = 0.0F;  // of the whole path after the root (log)
     msg::Origin origin = msg::Origin::Trunk;
     KvSlot slot = kNoSlot;  // where the draft model has its keys and values
     bool expanded = false;
@@ -48,7 +48,7 @@ struct DraftNode {
 };
 
 /// What a verdict did to a tree.
-struct Followed {
+struct DraftTreeUpdate {
     bool prepared = false;  // the new root had been proposed
     std::vector<DraftNodeId>
         committed;             // the old root and the candidates that became text, in order
@@ -56,7 +56,7 @@ struct Followed {
 };
 
 /// Where a proposal comes from.
-enum class Opinion : std::uint8_t {
+enum class ProposalSource : std::uint8_t {
     Trunk,  // another draft's: its probabilities are taken over
     Exit,   // of an exit of the target: pooled with the draft's own, half and half
 };
@@ -87,14 +87,14 @@ public:
     void drop_slots();
 
     /// `tokens` (not empty) were committed after the root.
-    Followed follow(std::span<const TokenId> tokens);
+    DraftTreeUpdate follow(std::span<const TokenId> tokens);
 
     /// Merges the proposal of an exit or of the other draft. `text` is the committed text up to the root:
     /// the proposal's root may lie before it. Of an exit's candidates after one row, the `alternatives`
     /// most probable new ones are added. Returns whether the tree changed.
     bool merge(const msg::Proposal& proposal,
                std::span<const TokenId> text,
-               Opinion opinion,
+               ProposalSource source,
                std::int32_t alternatives);
 
     /// The most probable nodes below the root and not after `last`, as a proposal: root, count
@@ -117,7 +117,7 @@ public:
 private:
     [[nodiscard]] DraftNode* get(DraftNodeId id);
     void drop(const DraftNode& node);
-    void merge_node(const msg::ProposedNode& said, DraftNodeId parent, Opinion opinion);
+    void merge_node(const msg::ProposedNode& said, DraftNodeId parent, ProposalSource source);
 
     DraftNodeId next_id_ = 0;
     std::vector<Freed> freed_;

@@ -52,7 +52,7 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
         }
         if (rule.part == (trunk[i] ? GrowthPart::Alternatives : GrowthPart::Trunk)) continue;
         if (tree.depth(node) >= (trunk[i] ? view.trunk_depth : view.branch_depth)) continue;
-        if (i != 0 && stop.ends_behind(node.log_prob, node.reach)) continue;
+        if (i != 0 && stop.ends_behind(node.log_prob, node.path_log_prob)) continue;
         open.push_back(i);
     }
     const auto first_trunk =
@@ -61,7 +61,8 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
         view.trunk_first && first_trunk != open.end() ? *first_trunk : nodes.size();
     std::sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) {
         if (a == favourite || b == favourite) return a == favourite && b != favourite;
-        return nodes[a].reach > nodes[b].reach || (nodes[a].reach == nodes[b].reach && a < b);
+        return nodes[a].path_log_prob > nodes[b].path_log_prob ||
+               (nodes[a].path_log_prob == nodes[b].path_log_prob && a < b);
     });
     std::vector<DraftNodeId> chosen;
     for (const std::size_t i : open) {
@@ -185,8 +186,9 @@ void Growth::stop_at(const ChainStop& stop) {
     rule_.draft_reach_min = reach_min_;
 }
 
-void Growth::expand_down_to(float reach) {
-    if (rule_.pace == DraftPace::Sequential) rule_.draft_reach_min = std::max(reach_min_, reach);
+void Growth::expand_down_to(float path_log_prob) {
+    if (rule_.pace == DraftPace::Sequential)
+        rule_.draft_reach_min = std::max(reach_min_, path_log_prob);
 }
 
 void Growth::passed(std::int32_t tokens) {

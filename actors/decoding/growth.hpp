@@ -59,7 +59,7 @@ public:
     /// The thresholds of the chains from now on.
     void stop_at(const ChainStop& stop);
     /// Sequential: from now on paths less probable than this are not expanded either.
-    void expand_down_to(float reach);
+    void expand_down_to(float path_log_prob);
     /// The pass of a step has ended: a source's chain of `tokens` after its first node, or 1 of a model.
     void passed(std::int32_t tokens = 1);
     /// A verdict was applied; `prepared`: the new root was in the tree.

@@ -137,7 +137,7 @@ KvSlot RequestSlots::home_of(Position position) const {
     return page == kNoPage ? -1 : page * kKvPageSlots + position % kKvPageSlots;
 }
 
-Result<KvSlot> RequestSlots::name(Position position) {
+Result<KvSlot> RequestSlots::allocate(Position position) {
     if (position < 0 || position >= positions_) {
         return Error{Errc::BadArgument,
                      fmt::format("position {} is outside of the request's context of {}", position,
@@ -146,12 +146,12 @@ Result<KvSlot> RequestSlots::name(Position position) {
     std::int32_t& page = block_pages_[static_cast<std::size_t>(position / kKvPageSlots)];
     if (page == kNoPage) page = pages_->take_reserved();
     const KvSlot home = home_of(position);
-    if (uses(home)) return name_spare();
+    if (uses(home)) return allocate_spare();
     occupy(home);
     return home;
 }
 
-Result<KvSlot> RequestSlots::name_spare() {
+Result<KvSlot> RequestSlots::allocate_spare() {
     if (spares_.empty()) {
         const std::int32_t page = pages_->take_spare();
         if (page == kNoPage) {

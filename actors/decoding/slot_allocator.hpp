@@ -65,7 +65,7 @@ public:
 
     /// A slot for a row at `position`, in use from now on. Errors: OutOfMemory when its home is
     /// taken and no spare is left; BadArgument for a position outside the context.
-    Result<KvSlot> name(Position position);
+    Result<KvSlot> allocate(Position position);
     /// The row at the next position, committed().size(), was accepted: its slot joins the prefix.
     void commit(KvSlot slot);
     /// A row at `position` was dropped.
@@ -86,7 +86,7 @@ private:
     RequestSlots(KvPages& pages, Position positions);
     void release_all();
     [[nodiscard]] KvSlot home_of(Position position) const;  // kNoPage: its block has no page yet
-    Result<KvSlot> name_spare();
+    Result<KvSlot> allocate_spare();
     void occupy(KvSlot slot);
 
     KvPages* pages_;

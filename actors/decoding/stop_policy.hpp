@@ -40,9 +40,9 @@ struct ChainStop {
     float product_min = 0.0F;
 
     /// Whether nothing is drafted after a token of this probability at the end of such a path.
-    [[nodiscard]] bool ends_behind(float log_prob, float reach) const {
+    [[nodiscard]] bool ends_behind(float log_prob, float path_log_prob) const {
         return (confidence_min > 0.0F && log_prob < std::log(confidence_min)) ||
-               (product_min > 0.0F && reach < std::log(product_min));
+               (product_min > 0.0F && path_log_prob < std::log(product_min));
     }
 };
 

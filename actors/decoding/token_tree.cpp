@@ -46,16 +46,16 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
         return name;
     }
     const Position position = below->position + 1;
-    const float reach = below->reach + log_prob;
-    const auto may_go = [](const TreeNode& node) { return !node.sent() && !node.keeps_place; };
-    if (full() && !make_room(reach, may_go)) return std::nullopt;
+    const float path_log_prob = below->path_log_prob + log_prob;
+    const auto may_go = [](const TreeNode& node) { return !node.sent() && !node.pinned; };
+    if (full() && !make_room(path_log_prob, may_go)) return std::nullopt;
     const NodeId name = new_name();
     nodes_.push_back({.id = name,
                       .parent = parent,
                       .token = token,
                       .position = position,
                       .log_prob = log_prob,
-                      .reach = reach,
+                      .path_log_prob = path_log_prob,
                       .origin = origin});
     return name;
 }
@@ -66,7 +66,7 @@ bool TokenTree::take_drawn(NodeId node, DrawnSiblingsPtr drawn) {
     PACE_CHECK(index < nodes_.size(), "something was drawn after a node that is not in the tree");
     if (nodes_[index].sent() || nodes_[index].drawn_below != nullptr) return false;
     nodes_[index].drawn_below = std::move(drawn);
-    for (const TreeNode* above : path(node)) nodes_[index_of(above->id)].keeps_place = true;
+    for (const TreeNode* above : path(node)) nodes_[index_of(above->id)].pinned = true;
     return true;
 }
 
@@ -143,10 +143,10 @@ Result<std::vector<TreeNode>> TokenTree::committed_by(std::span<const NodeId> ac
     return committed;
 }
 
-Result<TreeStep> TokenTree::apply(std::span<const NodeId> accepted, TokenId next) {
+Result<TreeUpdate> TokenTree::apply(std::span<const NodeId> accepted, TokenId next) {
     Result<std::vector<TreeNode>> committed = committed_by(accepted);
     if (!committed) return committed.error();
-    TreeStep step{.committed = std::move(committed.value()), .dropped = {}};
+    TreeUpdate step{.committed = std::move(committed.value()), .dropped = {}};
     const TreeNode last = step.committed.back();
     const TreeNode* prepared = child(last.id, next);
     TreeNode top{.id = kNoNode, .parent = last.id, .token = next, .position = last.position + 1};

@@ -39,24 +39,25 @@ struct TreeNode {
     static constexpr NodeId kNone{msg::kNoParent};
 
     NodeId id;
-    NodeId parent;  // of the root: what it was below when it was named, or TokenTree::kNoNode
+    NodeId
+        parent;  // of the root: what it was below when its id was assigned, or TokenTree::kNoNode
     TokenId token = 0;
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
     // Dispatcher only: how probable the node is after its parent, and its whole path after the
     // root (log), as its proposers believe; and whose candidate it was.
     float log_prob = 0.0F;
-    float reach = 0.0F;
+    float path_log_prob = 0.0F;
     msg::Origin origin = msg::Origin::Trunk;
     DrawnSiblingsPtr drawn_below = nullptr;  // what was drawn after this node before it was sent
-    bool keeps_place = false;  // dispatcher: something was drawn after it, or after a node below it
+    bool pinned = false;  // dispatcher: something was drawn after it, or after a node below it
 
     [[nodiscard]] bool sent() const { return slot != kNoSlot; }
     friend bool operator==(const TreeNode&, const TreeNode&) = default;
 };
 
 /// What a verdict did to a tree.
-struct TreeStep {
+struct TreeUpdate {
     std::vector<TreeNode> committed;  // the old root and the accepted nodes, in order
     std::vector<TreeNode> dropped;    // sent nodes that died: their slots are free again
     bool prepared = false;            // the new root was in the tree already: root().origin
@@ -104,7 +105,7 @@ public:
     /// The rule. `accepted` is a path of sent nodes that starts below the root; `next` is the
     /// target's own token after it. Errors: Protocol if that path is not in the tree (which is
     /// then unchanged).
-    Result<TreeStep> apply(std::span<const NodeId> accepted, TokenId next);
+    Result<TreeUpdate> apply(std::span<const NodeId> accepted, TokenId next);
 
 private:
     [[nodiscard]] NodeId new_name();

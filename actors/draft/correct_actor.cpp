@@ -34,7 +34,7 @@ Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
     } else {
         request.value()->receive_candidates(proposal);
     }
-    go_on(request.value());
+    continue_request(request.value());
     return {};
 }
 

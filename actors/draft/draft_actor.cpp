@@ -78,7 +78,7 @@ Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {
     } else {
         request.value()->receive_candidates(proposal);
     }
-    go_on(request.value());
+    continue_request(request.value());
     return {};
 }
 

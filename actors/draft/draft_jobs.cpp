@@ -30,7 +30,7 @@ constexpr JobOutcome outcome_of(RunOutcome outcome) {
 
 }  // namespace
 
-void DraftWork::go_on(const RequestPtr& request) {
+void DraftWork::continue_request(const RequestPtr& request) {
     advance(request);
     pump();
 }
@@ -92,7 +92,7 @@ void DraftWork::wait_for_candidates(const RequestPtr& request) {
         const RequestPtr waiting = weak.lock();
         if (!waiting || !current(waiting) || waiting->waits != wait) return;
         waiting->growth.waited_out();
-        go_on(waiting);
+        continue_request(waiting);
     });
 }
 

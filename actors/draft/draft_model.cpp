@@ -34,9 +34,9 @@ DraftText::DraftText(const Request& request)
     tree.plant(tokens.back(), static_cast<Position>(tokens.size()) - 1);
 }
 
-Followed DraftText::follow(std::span<const TokenId> more) {
+DraftTreeUpdate DraftText::follow(std::span<const TokenId> more) {
     Position root = tree.root().position;
-    Followed followed = tree.follow(more);
+    DraftTreeUpdate followed = tree.follow(more);
     tokens.insert(tokens.end(), more.begin(), more.end());
     if (cache) {
         for (const KvSlot slot : followed.kept) {
@@ -171,11 +171,11 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     }
     while (cache.cached() < root && room() > 0) {
         const Position at = cache.cached() - cache.begin;
-        const Result<KvSlot> slot = cache.slots.name(at);
+        const Result<KvSlot> slot = cache.slots.allocate(at);
         PACE_CHECK(slot.ok(), "no slot for a token of the text, whose page was reserved");
         cache.slots.commit(slot.value());
         pass_.push_back(
-            {.text = text, .position = cache.begin + at, .slot = slot.value(), .named = true});
+            {.text = text, .position = cache.begin + at, .slot = slot.value(), .allocated = true});
     }
     return cache.cached() == root && room() > 0;
 }
@@ -201,13 +201,14 @@ bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
                     .position = node->position,
                     .slot = node->slot};
         if (row.slot == kNoSlot) {
-            const Result<KvSlot> slot = text.cache->slots.name(node->position - text.cache->begin);
+            const Result<KvSlot> slot =
+                text.cache->slots.allocate(node->position - text.cache->begin);
             if (!slot) {
                 text.tree.close(id);  // the cache is full; its trunk still finds its homes
                 return true;
             }
             row.slot = slot.value();
-            row.named = true;
+            row.allocated = true;
         }
         pass_.push_back(std::move(row));
         PassRow& added = pass_.back();
@@ -294,7 +295,7 @@ void DraftModel::place(const PassRow& row, Taken& taken) {
     const Position at = row.position - cache.begin;
     const DraftNode* node = text.tree.find(row.node);
     if (node != nullptr) taken.computed.push_back({row.text, row.node});
-    if (!row.named) return;
+    if (!row.allocated) return;
     const auto& became = cache.became_text;
     if (node != nullptr) {
         text.tree.set_slot(row.node, row.slot);
@@ -310,7 +311,7 @@ void DraftModel::place(const PassRow& row, Taken& taken) {
 void DraftModel::undo() {
     for (const PassRow& row : pass_) {
         DraftText::Cache& cache = *row.text->cache;
-        if (row.node != kNoDraftNode && row.named) {
+        if (row.node != kNoDraftNode && row.allocated) {
             cache.slots.free(row.position - cache.begin, row.slot);
         }
     }
@@ -328,7 +329,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
     const bool in_order =
         parent != nullptr ? parent->slot != kNoSlot : text.cache->cached() == node->position;
     if (!in_order || text.cache->checked < text.tokens.size()) return false;
-    const Result<KvSlot> slot = text.cache->slots.name(node->position - text.cache->begin);
+    const Result<KvSlot> slot = text.cache->slots.allocate(node->position - text.cache->begin);
     if (!slot) return false;
     backend_.write_kv(slot.value(), bytes);
     text.tree.set_slot(id, slot.value());
@@ -343,7 +344,7 @@ bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes by
         position - cache.begin >= cache.positions) {
         return false;
     }
-    const Result<KvSlot> slot = cache.slots.name(position - cache.begin);
+    const Result<KvSlot> slot = cache.slots.allocate(position - cache.begin);
     if (!slot) return false;
     cache.slots.commit(slot.value());
     backend_.write_kv(slot.value(), bytes);

@@ -57,7 +57,7 @@ struct DraftText {
     int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones
 
     /// Applies committed tokens to text, tree and cache.
-    Followed follow(std::span<const TokenId> more);
+    DraftTreeUpdate follow(std::span<const TokenId> more);
 
     struct Cache {
         std::shared_ptr<KvPages> pages;  // an abandoned job may outlive the model
@@ -120,7 +120,7 @@ public:
 
     /// For jobs of their own; before any text is opened. The backend's KV has slots for them.
     void reserve_scratch(std::int32_t rows);
-    [[nodiscard]] std::span<const KvSlot> scratch() const { return scratch_names_; }
+    [[nodiscard]] std::span<const KvSlot> scratch() const { return scratch_assigned_; }
     /// Whether all keys before `position` of the text are in the cache, and the token there is known.
     [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
     /// A job of its own, not while a pass is prepared: one layer on residuals [rows, dim], each at
@@ -164,8 +164,8 @@ private:
         DraftNodeId node = kNoDraftNode;  // kNoDraftNode: a token of the text
         Position position = 0;
         KvSlot slot = kNoSlot;
-        bool named = false;    // here, for this row; else the node had it
-        std::size_t path = 0;  // of the row, in paths_
+        bool allocated = false;  // the slot, for this row; else the node had it
+        std::size_t path = 0;    // of the row, in paths_
         std::size_t path_size = 0;
     };
     struct PassHead {
@@ -211,7 +211,7 @@ private:
     std::shared_ptr<KvPages> pages_;
     bool running_ = false;                       // between prepare() and take()
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
-    std::vector<KvSlot> scratch_names_;
+    std::vector<KvSlot> scratch_assigned_;
     std::vector<PassRow> pass_;
     std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;

@@ -161,7 +161,7 @@ void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
 
 void DraftModel::reserve_scratch(std::int32_t rows) {
     scratch_slots_.emplace(RequestSlots::make(*pages_, rows).value());
-    scratch_names_ = name_scratch(*scratch_slots_, rows);
+    scratch_assigned_ = allocate_scratch(*scratch_slots_, rows);
 }
 
 bool DraftModel::has_read(const DraftText& text, Position position) const {
@@ -173,8 +173,8 @@ RunOutcome DraftModel::run_layer(const DraftText& text,
                                  Position position,
                                  int layer,
                                  std::span<float> states) {
-    return run_one_layer(backend_, layer, text.cache->slots.committed(), position, scratch_names_,
-                         states);
+    return run_one_layer(backend_, layer, text.cache->slots.committed(), position,
+                         scratch_assigned_, states);
 }
 
 void DraftModel::set_skip(const SkipSet& skip) {

@@ -13,7 +13,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_source.hpp"
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 #include "actors/self_draft/search_trials.hpp"
 #include "ipc/base/ids.hpp"
 

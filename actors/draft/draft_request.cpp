@@ -149,8 +149,8 @@ void DraftRequest::receive_candidates(const msg::Proposal& candidates) {
         candidates_ahead_ = candidates;
         return;
     }
-    changed |=
-        text->tree.merge(candidates, text->tokens, Opinion::Exit, plan_.growth.exit_alternatives);
+    changed |= text->tree.merge(candidates, text->tokens, ProposalSource::Exit,
+                                plan_.growth.exit_alternatives);
     close_ends();
     growth.candidates_arrived();
 }
@@ -162,7 +162,8 @@ void DraftRequest::receive_trunk(const msg::Proposal& trunk) {
     }
     told_root_ = trunk.root_position;
     told_ = trunk_of(trunk);
-    (void)text->tree.merge(trunk, text->tokens, Opinion::Trunk, 0);  // its sender proposes it
+    (void)text->tree.merge(trunk, text->tokens, ProposalSource::Trunk,
+                           0);  // its sender proposes it
     close_ends();
 }
 
@@ -179,7 +180,7 @@ bool DraftRequest::take_branches() {
     // this root may still be under way and arrive one after another.
     const bool more = branches_root_ == root && branches_->root_position < root;
     if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
-    (void)tree.merge(*branches_, text->tokens, Opinion::Trunk, 0);
+    (void)tree.merge(*branches_, text->tokens, ProposalSource::Trunk, 0);
     branches_.reset();
     // Correct has been asked about these: this draft goes on after the last of them, and reads
     // all that is above it in the same pass.
@@ -223,7 +224,7 @@ bool DraftRequest::stopped(const ChainStop& stop, std::int32_t depth) const {
         if (below == nullptr) break;
         at = below;
     }
-    return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->reach);
+    return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->path_log_prob);
 }
 
 DraftRequest::Judged DraftRequest::judged(const msg::Verdict& verdict) const {
@@ -275,7 +276,7 @@ void DraftRequest::take_chain(DraftNodeId behind,
     for (const Candidate& candidate : candidates) {
         // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
         if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
-        if (tree.find(*at)->reach + candidate.log_prob < least_reach()) break;
+        if (tree.find(*at)->path_log_prob + candidate.log_prob < least_reach()) break;
         const DraftNode* known = tree.child(*at, candidate.token);
         if (alone) tree.close(*at);
         at = known != nullptr
@@ -284,7 +285,7 @@ void DraftRequest::take_chain(DraftNodeId behind,
         if (!at) break;
         ++added;
         const DraftNode& last = *tree.find(*at);
-        stopped = stop.ends_behind(last.log_prob, last.reach);
+        stopped = stop.ends_behind(last.log_prob, last.path_log_prob);
         if (stopped) break;  // not closed: it is continued as soon as `stop` lets it
     }
     if (alone && at && !stopped && added < asked) tree.close(*at);  // it knows no further

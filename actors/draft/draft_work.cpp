@@ -101,7 +101,7 @@ Status DraftWork::begin(const control::Begin& begin) {
                           CancelBoard::mark_of(begin.request, begin.attempt));
     fault_point(FaultPoint::BeginTaken);
     context_->set(gauges::kRequests, requests_.size());
-    go_on(request);
+    continue_request(request);
     return inbox_.deliver_due();
 }
 
@@ -110,7 +110,7 @@ bool DraftWork::catch_up(const control::Begin& begin, const BeginPayload& spec) 
     const RequestPtr request = find({begin.request, begin.attempt, {}});
     if (!request || !request->catch_up(spec.text)) return false;
     inbox_.gate.begun(begin.request, begin.attempt);
-    go_on(request);
+    continue_request(request);
     return true;
 }
 
@@ -188,7 +188,7 @@ void DraftWork::follow(const msg::Verdict& verdict) {
         search_->verified(judged.accepted, judged.drafted);
     }
     request->follow(verdict);
-    go_on(request);
+    continue_request(request);
 }
 
 }  // namespace paceline

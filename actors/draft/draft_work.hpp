@@ -83,7 +83,7 @@ protected:
     [[nodiscard]] Result<RequestPtr> admit(StageId from, const msg::Proposal& proposal);
     [[nodiscard]] RequestPtr find(const msg::Route& route) const;
     /// Continues a request whose tree was changed by a message.
-    void go_on(const RequestPtr& request);
+    void continue_request(const RequestPtr& request);
 
     /// Submits the next job, if one was waiting for this call.
     void go_on_with_jobs() { pump(); }
@@ -95,7 +95,7 @@ protected:
     [[nodiscard]] const std::optional<SearchTrialOptions>& search() const { return tools_.search; }
     [[nodiscard]] DraftModel* model() const { return tools_.model.get(); }
     [[nodiscard]] StageContext& context() const { return *context_; }
-    Inbox inbox_{InboxGate::Overflow::DropOldest};
+    Inbox inbox_{AttemptFilter::Overflow::DropOldest};
 
 private:
     struct Pass {

@@ -1,5 +1,5 @@
 // LayerChooser: selects the layers that a draft skips with CLaSp's programme, from the residuals of the last
-// accepted token that the target's segments send (self_draft/layer_programme.hpp).
+// accepted token that the target's segments send (self_draft/layer_skip_dp.hpp).
 //
 //     take()      a segment's part of the stack of residuals; the newest position counts
 //     finish()    sets the layers that the model skips from now on
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "actors/draft/draft_model.hpp"
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
 

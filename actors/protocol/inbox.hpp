@@ -1,6 +1,6 @@
 // Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
 // the check of their epoch (epoch_fence.hpp), and the gate that tells stale, current and
-// early messages apart (inbox_gate.hpp).
+// early messages apart (attempt_filter.hpp).
 //
 //     inbox.attach(role)                  one table entry for each kind in Role::Handles
 //     inbox.deliver(from, kind, bytes)    entry -> decode -> role.handle(from, message)
@@ -21,8 +21,8 @@
 #include <span>
 #include <string>
 
+#include "actors/protocol/attempt_filter.hpp"
 #include "actors/protocol/epoch_fence.hpp"
-#include "actors/protocol/inbox_gate.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/protocol/sender_fault.hpp"
@@ -32,7 +32,7 @@ namespace paceline {
 
 class Inbox {
 public:
-    explicit Inbox(InboxGate::Overflow overflow) : gate{overflow} {}
+    explicit Inbox(AttemptFilter::Overflow overflow) : gate{overflow} {}
 
     /// Before the first message. Stale messages are counted and traced in `context`.
     void start(StageContext& context) { context_ = &context; }
@@ -52,7 +52,7 @@ public:
     /// sender is reported, its remaining ones are dropped. Errors: as deliver().
     Status deliver_due() {
         std::set<StageId> reported;
-        for (const InboxGate::Held& held : gate.take_due()) {
+        for (const AttemptFilter::Held& held : gate.take_due()) {
             if (reported.contains(held.from)) continue;
             const Status done = handle(held.from, held.kind, held.bytes);
             if (done.ok()) continue;
@@ -63,7 +63,7 @@ public:
         return {};
     }
 
-    /// The age of a message; an Early one is kept for deliver_due(). Errors: as InboxGate::admit().
+    /// The age of a message; an Early one is kept for deliver_due(). Errors: as AttemptFilter::admit().
     template <msg::PlainMessage M>
     Result<Age> admit(StageId from, const M& message) {
         if (!of_channel<M>(from, message.route)) return Age::Stale;
@@ -85,7 +85,7 @@ public:
         return fence<M>(from, route, gate.peek(route)).value();
     }
 
-    InboxGate gate;
+    AttemptFilter gate;
 
 private:
     static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::Draw) + 1;

@@ -70,7 +70,7 @@ Status RequestState::take_rows(std::span<const msg::BatchRow> rows,
     return {};
 }
 
-Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
+Result<TreeUpdate> RequestState::apply(const msg::Verdict& verdict) {
     if (verdict.base != static_cast<Position>(text_.size())) {
         return Error{Errc::Protocol,
                      fmt::format("a verdict commits from position {}, but the text has {} tokens",
@@ -82,10 +82,10 @@ Result<TreeStep> RequestState::apply(const msg::Verdict& verdict) {
             fmt::format("a verdict commits {} tokens after {}, more than the context of {}",
                         verdict.count, text_.size(), spec_.context)};
     }
-    TreeStep step;
+    TreeUpdate step;
     if (verdict.count > 0) {  // 0: nothing could be drawn
         const std::span accepted{verdict.nodes.data(), verdict.count - 1};
-        Result<TreeStep> applied = tree_.apply(accepted, verdict.tokens[verdict.count - 1]);
+        Result<TreeUpdate> applied = tree_.apply(accepted, verdict.tokens[verdict.count - 1]);
         if (!applied) return applied;
         step = std::move(applied).value();
     }

@@ -65,7 +65,7 @@ public:
     Status take_rows(std::span<const msg::BatchRow> rows,
                      std::span<const DrawnSiblingsPtr> drawn_below = {});
     /// Errors: Protocol if the verdict does not continue this text (the state is unchanged).
-    Result<TreeStep> apply(const msg::Verdict& verdict);
+    Result<TreeUpdate> apply(const msg::Verdict& verdict);
 
 private:
     RequestId request_;

@@ -5,7 +5,7 @@
 //   any other code, a PACE_CHECK          this stage: its backend, its memory, its own bug
 //
 // A late message is no error: one of an older attempt is Stale, one of a later attempt is
-// Early (inbox_gate.hpp), one of another incarnation comes by another channel. These errors are the
+// Early (attempt_filter.hpp), one of another incarnation comes by another channel. These errors are the
 // sender's fault:
 //   - its form (message_checks.hpp): size, counts, and numbers beyond the vocabulary, context or pool;
 //   - a kind that this stage does not handle, or that only another stage may send;

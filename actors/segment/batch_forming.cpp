@@ -34,7 +34,7 @@ std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
     std::vector<NodeId> nodes;
     for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
          node = tree.trunk_child(node->id)) {
-        if (!worth_a_row(entry, *node) || node->reach < verify_reach_min) break;
+        if (!worth_a_row(entry, *node) || node->path_log_prob < verify_reach_min) break;
         if (!node->sent()) nodes.push_back(node->id);
     }
     return nodes;
@@ -51,14 +51,16 @@ std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
         if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
             continue;
         }
-        if (!worth_a_row(entry, node) || node.reach < verify_reach_min || node.position > deepest)
+        if (!worth_a_row(entry, node) || node.path_log_prob < verify_reach_min ||
+            node.position > deepest)
             continue;
         reachable.push_back(node.id);
         if (!node.sent()) found.push_back(&node);
     }
     // A child is at most as probable as its parent, and younger: it comes after it.
     std::sort(found.begin(), found.end(), [](const TreeNode* a, const TreeNode* b) {
-        return a->reach != b->reach ? a->reach > b->reach : a->id < b->id;
+        return a->path_log_prob != b->path_log_prob ? a->path_log_prob > b->path_log_prob
+                                                    : a->id < b->id;
     });
     if (found.size() > options_.rows_max) found.resize(options_.rows_max);
     std::vector<NodeId> nodes;
@@ -78,11 +80,11 @@ bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
 
 /// All requests with rows to send: first those that found no room most often, then verify
 /// before prefill, then those served longest ago.
-std::vector<BatchScheduler::Candidate> BatchScheduler::candidates(Micros now) {
-    std::vector<Candidate> found;
+std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micros now) {
+    std::vector<SchedulableRequest> found;
     for (auto& [request, entry] : entries_) {
         if (entry.state->over()) continue;
-        Candidate candidate{.entry = &entry};
+        SchedulableRequest candidate{.entry = &entry};
         if (!entry.state->prefilled()) {
             const std::size_t left = entry.state->text().size() - 1 - entry.state->slots().size();
             candidate.wanted =
@@ -93,25 +95,27 @@ std::vector<BatchScheduler::Candidate> BatchScheduler::candidates(Micros now) {
         }
         if (candidate.wanted > 0) found.push_back(std::move(candidate));
     }
-    std::stable_sort(found.begin(), found.end(), [](const Candidate& a, const Candidate& b) {
-        if (a.entry->passed != b.entry->passed) return a.entry->passed > b.entry->passed;
-        if (a.prefills() != b.prefills()) return b.prefills();
-        return a.entry->served < b.entry->served;
-    });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const SchedulableRequest& a, const SchedulableRequest& b) {
+                         if (a.entry->passed != b.entry->passed)
+                             return a.entry->passed > b.entry->passed;
+                         if (a.prefills() != b.prefills()) return b.prefills();
+                         return a.entry->served < b.entry->served;
+                     });
     return found;
 }
 
 /// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
 /// that many and verify rows are left; other prefills take the remaining rows, in their order.
-void BatchScheduler::share_rows(std::vector<Candidate>& candidates) const {
+void BatchScheduler::share_rows(std::vector<SchedulableRequest>& candidates) const {
     std::uint32_t left = options_.batch_rows();
     std::uint32_t verify_left = kVerifyRowsMax;
-    std::vector<Candidate*> open;
-    for (Candidate& each : candidates) {
+    std::vector<SchedulableRequest*> open;
+    for (SchedulableRequest& each : candidates) {
         if (!each.prefills() || each.entry->passed > 0) open.push_back(&each);
     }
     while (left > 0 && !open.empty()) {
-        for (Candidate* each : open) {
+        for (SchedulableRequest* each : open) {
             if (left == 0) break;
             if (!each->prefills()) {
                 if (verify_left == 0) continue;
@@ -120,11 +124,11 @@ void BatchScheduler::share_rows(std::vector<Candidate>& candidates) const {
             ++each->granted;
             --left;
         }
-        std::erase_if(open, [&](const Candidate* each) {
+        std::erase_if(open, [&](const SchedulableRequest* each) {
             return each->granted >= each->wanted || (verify_left == 0 && !each->prefills());
         });
     }
-    for (Candidate& each : candidates) {
+    for (SchedulableRequest& each : candidates) {
         if (!each.prefills()) continue;
         const std::uint32_t more = std::min(left, each.wanted - each.granted);
         each.granted += more;
@@ -138,14 +142,14 @@ std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {
     }
     // If no part was formed, all its requests were blocked, and the next round tries others.
     while (true) {
-        std::vector<Candidate> all = candidates(now);
+        std::vector<SchedulableRequest> all = candidates(now);
         if (all.empty()) return std::nullopt;
         msg::Batch batch = form(all, now);
         if (!batch.parts.empty()) return batch;
     }
 }
 
-msg::Batch BatchScheduler::form(std::vector<Candidate>& candidates, Micros now) {
+msg::Batch BatchScheduler::form(std::vector<SchedulableRequest>& candidates, Micros now) {
     for (std::size_t i = options_.requests_max; i < candidates.size(); ++i) {
         ++candidates[i].entry->passed;
     }
@@ -154,14 +158,14 @@ msg::Batch BatchScheduler::form(std::vector<Candidate>& candidates, Micros now) 
     ++batches_;
     msg::Batch batch{};
     for (const bool prefills : {false, true}) {
-        for (const Candidate& each : candidates) {
+        for (const SchedulableRequest& each : candidates) {
             if (each.prefills() == prefills) add_part(batch, each, now);
         }
     }
     return batch;
 }
 
-void BatchScheduler::add_part(msg::Batch& batch, const Candidate& candidate, Micros now) {
+void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now) {
     Entry& entry = *candidate.entry;
     if (candidate.granted == 0) {
         ++entry.passed;
@@ -196,7 +200,7 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
-        const Result<KvSlot> slot = entry.slots.name(static_cast<Position>(position));
+        const Result<KvSlot> slot = entry.slots.allocate(static_cast<Position>(position));
         PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
         entry.slots.commit(slot.value());
         batch.rows.push_back({.node = TokenTree::kNoNode,
@@ -208,7 +212,9 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     return rows;
 }
 
-std::uint32_t BatchScheduler::add_verify(msg::Batch& batch, Entry& entry, const Candidate& chosen) {
+std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
+                                         Entry& entry,
+                                         const SchedulableRequest& chosen) {
     TokenTree& tree = entry.state->tree();
     std::vector<NodeId> sent;
     for (std::uint32_t i = 0; i < chosen.granted; ++i) {
@@ -219,7 +225,7 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch, Entry& entry, const 
         const auto ahead = entry.ahead_rows.find(node.id);
         const bool begun = ahead != entry.ahead_rows.end();
         const Result<KvSlot> slot =
-            begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.name(node.position);
+            begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.allocate(node.position);
         if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
         sent.push_back(node.id);
         batch.rows.push_back(tree.send(node.id, slot.value()));

@@ -34,7 +34,7 @@ HiddenRows BatchOutlet::memory() const {
     return hidden_rows(out_->place(*slot_));
 }
 
-void BatchOutlet::pass_on(const SegmentRun& run) {
+void BatchOutlet::forward(const SegmentRun& run) {
     const PoolRef ref = *std::exchange(slot_, std::nullopt);
     out_->publish(ref, run.job.out.size() * sizeof(float));
     msg::Batch batch{};
@@ -43,7 +43,7 @@ void BatchOutlet::pass_on(const SegmentRun& run) {
     batch.tensor_generation = ref.generation;
     batch.tensor_rows = static_cast<std::uint32_t>(run.job.out.size() / dim_);
     for (const RunPart& part : run.parts) batch.parts.push_back(part.part);
-    batch.rows = run.named;
+    batch.rows = run.rows;
     run.add_draws(batch);
     host_.outbox->send<BatchOutlet>(*next_, batch);
 }

@@ -41,7 +41,7 @@ public:
     /// segment.
     [[nodiscard]] HiddenRows memory() const;
     /// Sends the run's rows, with the slot that it has written to.
-    void pass_on(const SegmentRun& run);
+    void forward(const SegmentRun& run);
 
 private:
     SegmentHost& host_;

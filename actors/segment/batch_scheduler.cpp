@@ -158,24 +158,24 @@ bool BatchScheduler::evict() {
 
 // ---- Proposals
 
-void BatchScheduler::propose(const msg::Proposal& proposal, Speaker speaker, Micros now) {
+void BatchScheduler::propose(const msg::Proposal& proposal, ProposalSource source, Micros now) {
     const auto found = entries_.find(proposal.route.request);
     if (found == entries_.end()) return;
     Entry& entry = found->second;
     if (proposal.root_position > entry.state->tree().root().position) {
-        std::optional<msg::Proposal>& kept = entry.ahead[static_cast<std::size_t>(speaker)];
+        std::optional<msg::Proposal>& kept = entry.ahead[static_cast<std::size_t>(source)];
         const bool same_root = kept && kept->root_position == proposal.root_position;
         const msg::ProposalState before = same_root ? kept->state : proposal.state;
         kept = proposal;
         kept->state = std::max(before, proposal.state);
     } else {
-        merge(entry, proposal, speaker, now);
+        merge(entry, proposal, source, now);
     }
 }
 
 void BatchScheduler::merge(Entry& entry,
                            const msg::Proposal& proposal,
-                           Speaker speaker,
+                           ProposalSource source,
                            Micros now) {
     const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(proposal.root_position);
@@ -183,7 +183,7 @@ void BatchScheduler::merge(Entry& entry,
         ++proposals_.outdated;
         return;
     }
-    if (speaker == Speaker::Draft) receive(entry, proposal, now);
+    if (source == ProposalSource::Draft) receive(entry, proposal, now);
     const std::optional<std::int16_t> top = follow_text(proposal, text.subspan(at + 1));
     if (!top) {
         ++proposals_.outdated;
@@ -262,7 +262,7 @@ void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int1
     }
 }
 
-Outcome BatchScheduler::follow(RequestId request, const TreeStep& step, Micros now) {
+Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros now) {
     const auto found = entries_.find(request);
     // A late verdict on a request that was stopped, whose pages serve another by now.
     if (found == entries_.end()) return {};
@@ -287,20 +287,20 @@ Outcome BatchScheduler::follow(RequestId request, const TreeStep& step, Micros n
     for (std::size_t i = 0; i < entry.ahead.size(); ++i) {
         std::optional<msg::Proposal>& ahead = entry.ahead[i];
         if (!ahead || ahead->root_position > tree.root().position) continue;
-        merge(entry, *std::exchange(ahead, std::nullopt), static_cast<Speaker>(i), now);
+        merge(entry, *std::exchange(ahead, std::nullopt), static_cast<ProposalSource>(i), now);
     }
     for (const msg::Draw& draw : std::exchange(entry.drawn_ahead, {})) take_drawn(draw);
     return outcome;
 }
 
-std::optional<KvSlot> BatchScheduler::name_ahead(RequestId request, NodeId node) {
+std::optional<KvSlot> BatchScheduler::allocate_ahead(RequestId request, NodeId node) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return std::nullopt;
     Entry& entry = found->second;
     const TreeNode* named = entry.state->tree().find(node);
     PACE_CHECK(named != nullptr && !named->sent() && !entry.ahead_rows.contains(node),
                "a node is computed ahead that is not in the tree, or computed already");
-    const Result<KvSlot> slot = entry.slots.name(named->position);
+    const Result<KvSlot> slot = entry.slots.allocate(named->position);
     if (!slot) return std::nullopt;
     entry.ahead_rows[node] = {.position = named->position, .slot = slot.value()};
     return slot.value();

@@ -116,15 +116,15 @@ public:
     void draft_changed(bool present);
 
     /// The sender of a proposal: the one that Sequential and Lockstep wait for, or another.
-    enum class Speaker : std::uint8_t { Draft, Other };
+    enum class ProposalSource : std::uint8_t { Draft, Other };
     /// Merges a proposal's candidates below the current root into the tree. One for a future root is kept:
     /// the draft may have received the verdict first.
-    void propose(const msg::Proposal& proposal, Speaker speaker, Micros now);
+    void propose(const msg::Proposal& proposal, ProposalSource source, Micros now);
     /// The children of a node were drawn: from now on they belong to its row, if the tree has that node
     /// and it was not sent. One for a future root is kept.
     void take_drawn(const msg::Draw& draw);
     // Of a draft in the same segment (DraftSlots).
-    [[nodiscard]] std::optional<KvSlot> name_ahead(RequestId request, NodeId node) override;
+    [[nodiscard]] std::optional<KvSlot> allocate_ahead(RequestId request, NodeId node) override;
     void computed_ahead(RequestId request,
                         NodeId node,
                         std::uint32_t start,
@@ -137,7 +137,7 @@ public:
     [[nodiscard]] std::int32_t pages_in_use() const;
     /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed the new
     /// root.
-    Outcome follow(RequestId request, const TreeStep& step, Micros now);
+    Outcome follow(RequestId request, const TreeUpdate& step, Micros now);
     /// Lockstep: whether the draft has sent Halfway (or Complete) since the batch of the current root
     /// was formed, or the wait has timed out.
     [[nodiscard]] bool halfway(RequestId request, Micros now);
@@ -186,12 +186,12 @@ private:
         bool blocked = false;      // found no slot for any further row: until the next verdict
         std::uint64_t passed = 0;  // batches in a row that had no room for it
         std::uint64_t served = 0;  // the batch that it was last part of
-        // The newest proposals for roots that are still to come, by speaker.
+        // The newest proposals for roots that are still to come, by source.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
         std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
     };
     /// A request that could be part of the batch that is being formed.
-    struct Candidate {
+    struct SchedulableRequest {
         Entry* entry = nullptr;
         std::vector<NodeId> nodes = {};  // of a verify part, in the order in which they go
         std::uint32_t wanted = 0;        // rows
@@ -203,7 +203,7 @@ private:
     bool evict();
     static void free_ahead_rows(Entry& entry);
     void restart(Entry& entry, Micros now) const;
-    void merge(Entry& entry, const msg::Proposal& proposal, Speaker speaker, Micros now);
+    void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
     static void bind(Entry& entry, const msg::Draw& draw);
     void receive(Entry& entry, const msg::Proposal& proposal, Micros now) const;
     void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
@@ -216,14 +216,14 @@ private:
     [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
-    [[nodiscard]] std::vector<Candidate> candidates(Micros now);
-    void share_rows(std::vector<Candidate>& candidates) const;
-    [[nodiscard]] msg::Batch form(std::vector<Candidate>& candidates, Micros now);
-    void add_part(msg::Batch& batch, const Candidate& candidate, Micros now);
+    [[nodiscard]] std::vector<SchedulableRequest> candidates(Micros now);
+    void share_rows(std::vector<SchedulableRequest>& candidates) const;
+    [[nodiscard]] msg::Batch form(std::vector<SchedulableRequest>& candidates, Micros now);
+    void add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now);
     [[nodiscard]] std::uint32_t add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows);
     [[nodiscard]] std::uint32_t add_verify(msg::Batch& batch,
                                            Entry& entry,
-                                           const Candidate& chosen);
+                                           const SchedulableRequest& chosen);
 
     DispatchOptions options_;
     KvPages pages_;

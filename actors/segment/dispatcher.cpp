@@ -27,9 +27,9 @@ Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32
 Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
     if (Status checked = check_message(proposal, host_.limits); !checked) return checked;
     if (host_.inbox.admit_hint(from, proposal) != Age::Current) return {};
-    const auto speaker =
-        from == draft_ ? BatchScheduler::Speaker::Draft : BatchScheduler::Speaker::Other;
-    scheduler_.propose(proposal, speaker, host_.context->now());
+    const auto source = from == draft_ ? BatchScheduler::ProposalSource::Draft
+                                       : BatchScheduler::ProposalSource::Other;
+    scheduler_.propose(proposal, source, host_.context->now());
     return {};
 }
 
@@ -42,14 +42,14 @@ Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
 }
 
 void Dispatcher::propose(const msg::Proposal& proposal) {
-    scheduler_.propose(proposal, BatchScheduler::Speaker::Other, host_.context->now());
+    scheduler_.propose(proposal, BatchScheduler::ProposalSource::Other, host_.context->now());
 }
 
 void Dispatcher::peer_changed(StageId peer, PeerChange change) {
     if (peer == draft_) scheduler_.draft_changed(change == PeerChange::Joined);
 }
 
-void Dispatcher::follow(const RequestState& state, const TreeStep& step) {
+void Dispatcher::follow(const RequestState& state, const TreeUpdate& step) {
     count(state, step, scheduler_.follow(state.request(), step, host_.context->now()));
 }
 
@@ -59,7 +59,7 @@ Status Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
 
 /// Counts which of the sent candidates a verdict accepted.
 void Dispatcher::count(const RequestState& state,
-                       const TreeStep& step,
+                       const TreeUpdate& step,
                        const Outcome& outcome) const {
     host_.context->count(counters::kRowsWasted, step.dropped.size());
     const auto by_exit = [](const TreeNode& node) { return node.origin == msg::Origin::Exit; };
@@ -156,7 +156,7 @@ bool Dispatcher::hold_back(const std::shared_ptr<SegmentRun>& run) {
 
 std::shared_ptr<SegmentRun> Dispatcher::release() {
     if (!held_back_) return nullptr;
-    std::vector<bool> kept(held_back_->named.size(), false);
+    std::vector<bool> kept(held_back_->rows.size(), false);
     for (const RunPart& part : held_back_->parts) {
         if (host_.requests.gone(*part.state)) continue;
         const bool waits =

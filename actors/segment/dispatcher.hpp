@@ -48,7 +48,7 @@ public:
     void propose(const msg::Proposal& proposal);
     void peer_changed(StageId peer, PeerChange change);
     /// A verdict was applied to the state: `step` is what it did.
-    void follow(const RequestState& state, const TreeStep& step);
+    void follow(const RequestState& state, const TreeUpdate& step);
 
     /// BatchScheduler::begin().
     Status begin(const std::shared_ptr<RequestState>& state);
@@ -72,7 +72,7 @@ public:
 private:
     [[nodiscard]] std::optional<msg::Batch> form_batch();
     [[nodiscard]] bool next_batch_follows(const SegmentRun& run, const RunPart& part) const;
-    void count(const RequestState& state, const TreeStep& step, const Outcome& outcome) const;
+    void count(const RequestState& state, const TreeUpdate& step, const Outcome& outcome) const;
     void count(const Outcome& outcome) const;
 
     SegmentHost& host_;

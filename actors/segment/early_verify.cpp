@@ -42,13 +42,13 @@ void EarlyVerify::prepare(const SegmentRun& run) {
     wanted_ = run.verifies() && evaluator_.wanted();
     if (!wanted_ || !defers()) return;
     for (const RunPart& part : run.parts) {
-        if (!part.prefill()) inside_.parts.push_back(ask(run, part));
+        if (!part.prefill()) inside_.parts.push_back(plan(run, part));
     }
 }
 
 /// The rows of a part to evaluate, and the shared word that tells the job which are decided.
-ExitPart EarlyVerify::ask(const SegmentRun& run, const RunPart& part) const {
-    ExitPart asked = evaluator_.ask(part.state, run.rows_of(part));
+ExitPart EarlyVerify::plan(const SegmentRun& run, const RunPart& part) const {
+    ExitPart asked = evaluator_.plan(part.state, run.rows_of(part));
     const RequestState& state = *part.state;
     asked.watermark = {.request = state.request(),
                        .attempt = state.attempt(),
@@ -90,7 +90,7 @@ void EarlyVerify::propose_inside(SegmentRun& run) {
                          [&](const ExitPart& exit) { return exit.state == part.state; });
         if (part.prefill() || found == inside_.parts.end()) continue;
         host_.context->count(counters::kExitRows, found->rows.size());
-        part.part.hold = tell(*found) ? 1 : 0;
+        part.part.hold = publish(*found) ? 1 : 0;
     }
     evaluator_.spent(kInsideShare, true);
 }
@@ -102,13 +102,13 @@ void EarlyVerify::collect(const SegmentRun& run) {
     job_.label.name = "exit";
     std::vector<RowSource> kept;
     if (evaluator_.has_adapter()) {
-        for (const msg::BatchRow& row : run.named) kept.push_back({run.job.hidden, row.tensor_row});
+        for (const msg::BatchRow& row : run.rows) kept.push_back({run.job.hidden, row.tensor_row});
         run.build_rows(job_.rows, job_.path_slots);
         for (const RunPart& part : run.parts) job_.states.push_back(part.state);
     }
     for (const RunPart& part : run.parts) {
         if (part.prefill() || !wanted_) continue;
-        ExitPart asked = ask(run, part);
+        ExitPart asked = plan(run, part);
         for (ExitRow& row : asked.rows) {
             const auto found = std::find_if(kept.begin(), kept.end(), [&](const RowSource& source) {
                 return source.row == row.row;
@@ -171,7 +171,7 @@ void EarlyVerify::finish() {
     const Micros now = host_.context->now();
     if (rows > 0) priced_ = Priced{.took = now - job.started, .ended = now};
     host_.context->count(counters::kExitRows, rows);
-    for (const ExitPart& part : job.exits) (void)tell(part);
+    for (const ExitPart& part : job.exits) (void)publish(part);
     for (const AheadPart& part : job.ahead) {
         if (host_.requests.gone(*part.state)) continue;
         evaluator_.remember(part);
@@ -182,7 +182,7 @@ void EarlyVerify::finish() {
 // ---- Proposals
 
 /// Whether a next token is on its way to the first layer.
-bool EarlyVerify::tell(const ExitPart& part) {
+bool EarlyVerify::publish(const ExitPart& part) {
     if (part.rows.empty() || host_.requests.gone(*part.state)) return false;
     evaluator_.remember(part);
     if (evaluator_.options().sends_candidates) {

@@ -104,11 +104,11 @@ private:
         Micros ended;
     };
 
-    [[nodiscard]] ExitPart ask(const SegmentRun& run, const RunPart& part) const;
+    [[nodiscard]] ExitPart plan(const SegmentRun& run, const RunPart& part) const;
     void measure(const SegmentRun& run);
     void propose_inside(SegmentRun& run);
     void collect(const SegmentRun& run);
-    bool tell(const ExitPart& part);
+    bool publish(const ExitPart& part);
     bool propose(msg::Proposal proposal);
 
     SegmentHost& host_;

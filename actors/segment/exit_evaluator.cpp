@@ -82,8 +82,8 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
     }
 }
 
-ExitPart ExitEvaluator::ask(const std::shared_ptr<RequestState>& state,
-                            std::span<const msg::BatchRow> rows) const {
+ExitPart ExitEvaluator::plan(const std::shared_ptr<RequestState>& state,
+                             std::span<const msg::BatchRow> rows) const {
     ExitPart part{.state = state, .committed = state->text()};
     const TokenTree& tree = state->tree();
     for (const msg::BatchRow& named : rows) {

@@ -1,6 +1,6 @@
 // ExitEvaluator: evaluates the hidden states at an exit: which tokens may follow. Used by EarlyVerify.
 //
-//     loop   ask()            which rows of a part it evaluates, and the text before each
+//     loop   plan()            which rows of a part it evaluates, and the text before each
 //     job    evaluate()           head and candidates, with the request's own parameters and noise
 //     loop   candidates_of(), early() what follows from it, if the tree still holds the rows
 //
@@ -73,8 +73,8 @@ public:
 
     /// The rows of a verify part to be evaluated: all of them if candidates are sent, else the newest; may
     /// be none.
-    [[nodiscard]] ExitPart ask(const std::shared_ptr<RequestState>& state,
-                               std::span<const msg::BatchRow> rows) const;
+    [[nodiscard]] ExitPart plan(const std::shared_ptr<RequestState>& state,
+                                std::span<const msg::BatchRow> rows) const;
     /// Drops rows whose next token has been committed meanwhile; called first by evaluate().
     static void drop_decided(ExitPart& part);
     /// `rows` are those of the hidden states, and go through the adapter if the exit has one;

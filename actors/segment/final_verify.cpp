@@ -22,7 +22,7 @@ FinalVerify::FinalVerify(SegmentHost& host,
 
 Status FinalVerify::prepare(const SegmentRun& run) {
     for (const RunPart& part : run.parts) {
-        if (part.prefill() || run.named[part.first].node == part.state->tree().root().id) continue;
+        if (part.prefill() || run.rows[part.first].node == part.state->tree().root().id) continue;
         return Error{Errc::Protocol,
                      fmt::format("a batch of request {} reaches the last segment without its root",
                                  part.state->request().value)};
@@ -61,8 +61,8 @@ void FinalVerify::draw_with_layers(const SegmentRun& run) {
         return part.prefill() || job_.verifier.draws_behind_rows(*part.state);
     });
     if (!all || backend_.device_sampler() == nullptr) return;
-    job_.draws.resize(run.named.size());
-    job_.drawn.resize(run.named.size());
+    job_.draws.resize(run.rows.size());
+    job_.drawn.resize(run.rows.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) continue;
         const auto rows = run.rows_of(part);

@@ -23,7 +23,7 @@ void ResidualTap::prepare(SegmentRun& run) {
         static_cast<std::size_t>(2 * (backend_.last_layer() - backend_.first_layer()));
     residuals_.resize(count * sublayers * run.dim());
     for (std::size_t i = 0; i < count; ++i) {
-        const msg::BatchRow& named = run.named[due->first + i];
+        const msg::BatchRow& named = run.rows[due->first + i];
         Row& row = run.job.rows[due->first + i];
         // A row that begins further up has no residuals of the layers before: it is not kept.
         if (row.stack != nullptr || row.first != 2 * backend_.first_layer()) continue;

@@ -7,7 +7,7 @@
 //     follow()     the verdict on that batch: the row whose logits gave its last token is sent
 //
 // One batch at a time, the newest. If there is no room the tap is dropped, and the draft keeps its layers.
-// Owns the residuals. Threads: the actor's loop; the run's job writes what prepare() has named.
+// Owns the residuals. Threads: the actor's loop; the run's job writes to the rows that prepare() has chosen.
 #pragma once
 
 #include <cstddef>

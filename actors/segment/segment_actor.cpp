@@ -96,7 +96,7 @@ Status SegmentActor::drop_cancelled() {
     runner_.cancel();
     if (roles_.dispatcher) roles_.dispatcher->drop_work();
     intake_.drop_cancelled();
-    InboxGate& gate = host_.inbox.gate;
+    AttemptFilter& gate = host_.inbox.gate;
     for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
         gate.begun(id, begin.attempt);
     gate.all_ended();
@@ -167,7 +167,7 @@ Status SegmentActor::handle(StageId from, const msg::Verdict& verdict) {
 }
 
 Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
-    const Result<TreeStep> step = state.apply(verdict);
+    const Result<TreeUpdate> step = state.apply(verdict);
     if (!step) return step.error();
     roles_.follow(state, verdict, step.value());
     runner_.cancel_if_stale();

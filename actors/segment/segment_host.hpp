@@ -16,7 +16,7 @@ namespace paceline {
 struct SegmentHost {
     MessageLimits limits;
     SegmentRequests requests = {};
-    Inbox inbox{InboxGate::Overflow::Refuse};
+    Inbox inbox{AttemptFilter::Overflow::Refuse};
     StageContext* context = nullptr;  // this and the outbox: from SegmentActor::on_start() on
     std::optional<Outbox> outbox = {};
 

@@ -58,7 +58,9 @@ Status SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
     return {};
 }
 
-void SegmentRoles::follow(RequestState& state, const msg::Verdict& verdict, const TreeStep& step) {
+void SegmentRoles::follow(RequestState& state,
+                          const msg::Verdict& verdict,
+                          const TreeUpdate& step) {
     if (tap) tap->follow(verdict);
     if (early_verify) early_verify->follow(state);
     if (dispatcher) dispatcher->follow(state, step);

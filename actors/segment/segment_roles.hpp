@@ -35,7 +35,7 @@ struct SegmentRoles {
     /// An attempt begins. Errors: as Dispatcher::begin().
     Status begin(const std::shared_ptr<RequestState>& state);
     /// A verdict was applied to the state: `step` is what it did.
-    void follow(RequestState& state, const msg::Verdict& verdict, const TreeStep& step);
+    void follow(RequestState& state, const msg::Verdict& verdict, const TreeUpdate& step);
     /// The run's rows are built. Errors: as FinalVerify::prepare().
     Status prepare(SegmentRun& run);
     /// Whether a role's job or held run comes before the next run.

@@ -29,7 +29,7 @@ void SegmentRun::add_draws(msg::Batch& batch) const {
         const bool draws = part.state->spec().acceptance == AcceptanceRule::Rejection;
         if (part.prefill() || !draws) continue;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
-            const TreeNode* node = part.state->tree().find(named[row].node);
+            const TreeNode* node = part.state->tree().find(rows[row].node);
             if (node == nullptr || node->drawn_below == nullptr) continue;
             const DrawnSiblings& drawn = *node->drawn_below;
             batch.draws.push_back({.row = static_cast<std::uint32_t>(row),
@@ -54,7 +54,7 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         if (std::any_of(waiting.begin(), part, same)) continue;  // it went with an earlier one
         RunPart one{.state = requests.find(part->part.request, part->part.attempt),
                     .part = part->part,
-                    .first = named.size(),
+                    .first = rows.size(),
                     .committed = {}};
         PACE_CHECK(one.state != nullptr, "a part of a request that is not here is run");
         one.part.rows = 0;
@@ -93,8 +93,8 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     for (const msg::BatchRow& row : waiting.rows) {
         if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
         job.inputs.push_back({source, row.tensor_row});
-        named.push_back(row);
-        named.back().tensor_row = static_cast<std::uint32_t>(named.size() - 1);
+        rows.push_back(row);
+        rows.back().tensor_row = static_cast<std::uint32_t>(rows.size() - 1);
         ++part.part.rows;
     }
     return {};
@@ -182,15 +182,14 @@ bool SegmentRun::stale(const SegmentRequests& requests) const {
 }
 
 void SegmentRun::drop_stale(const SegmentRequests& requests, JobOutcome outcome, bool whole_parts) {
-    std::vector<bool> kept(named.size(), false);
+    std::vector<bool> kept(rows.size(), false);
     for (std::size_t p = 0; p < parts.size(); ++p) {
         const RunPart& part = parts[p];
         if (requests.gone(*part.state)) continue;
         bool lives = false;
         for (std::size_t row = part.first; row < part.first + part.part.rows; ++row) {
             const bool stale = job.watermarks.stale(row);
-            const bool there =
-                part.prefill() || part.state->tree().find(named[row].node) != nullptr;
+            const bool there = part.prefill() || part.state->tree().find(rows[row].node) != nullptr;
             kept[row] = outcome == JobOutcome::Done && there && !stale;
             lives = lives || !stale;
         }
@@ -215,13 +214,13 @@ void SegmentRun::keep(const std::vector<bool>& kept, bool whole_parts) {
         if (whole_parts) continue;
         left.back().first = count;
         for (std::size_t row = part.first; row < end; ++row) {
-            if (kept[row]) named[count++] = named[row];
+            if (kept[row]) rows[count++] = rows[row];
         }
         left.back().part.rows = static_cast<std::uint32_t>(count - left.back().first);
     }
     parts = std::move(left);
     if (whole_parts) return;
-    named.resize(count);
+    rows.resize(count);
 }
 
 JobLabel SegmentRun::label() const {
@@ -230,10 +229,9 @@ JobLabel SegmentRun::label() const {
         .name = verifies() ? "verify" : "prefill",
         .request = parts.front().state->request(),
         .id = parts.front().part.batch.value,
-        .rows = static_cast<std::uint32_t>(named.size()),
+        .rows = static_cast<std::uint32_t>(rows.size()),
         .layers = static_cast<std::uint32_t>(backend.last_layer() - backend.first_layer())};
-    for (const msg::BatchRow& row : named)
-        label.context = std::max(label.context, row.position + 1);
+    for (const msg::BatchRow& row : rows) label.context = std::max(label.context, row.position + 1);
     return label;
 }
 

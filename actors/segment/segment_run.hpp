@@ -10,7 +10,7 @@
 // ended.
 //
 // Owned by the actor and by its job. Threads: the actor's loop; of the members the job writes to
-// `job` alone, and reads `parts` and `named`, which the loop does not change meanwhile.
+// `job` alone, and reads `parts` and `rows`, which the loop does not change meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -75,12 +75,12 @@ struct SegmentRun {
     [[nodiscard]] JobLabel label() const;
     [[nodiscard]] std::size_t dim() const { return job.dim(); }
     [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
-        return std::span{named}.subspan(part.first, part.part.rows);
+        return std::span{rows}.subspan(part.first, part.part.rows);
     }
 
     std::vector<RunPart> parts;
-    std::vector<msg::BatchRow> named;  // the rows that run, part after part
-    LayerJob job;                      // on these rows
+    std::vector<msg::BatchRow> rows;  // the rows that run, part after part
+    LayerJob job;                     // on these rows
     Micros started{0};
 
 private:

@@ -44,7 +44,7 @@ void SegmentRunner::forget_tensors() {
 Status SegmentRunner::advance() {
     if (roles_.dispatcher) {
         const RunPtr released = roles_.dispatcher->release();
-        if (released && !released->parts.empty()) outlet_.pass_on(*released);
+        if (released && !released->parts.empty()) outlet_.forward(*released);
     }
     while (!busy()) {
         if (submit_draft()) break;
@@ -116,9 +116,9 @@ Status SegmentRunner::start(std::span<const WaitingPart> parts) {
     const auto run = std::make_shared<SegmentRun>(
         backend_, roles_.final_verify ? roles_.final_verify->memory() : outlet_.memory());
     if (Status collected = run->collect(host_.requests, parts); !collected) return collected;
-    if (run->named.empty()) return {};
+    if (run->rows.empty()) return {};
     if (Status prepared = roles_.prepare(*run); !prepared) return prepared;
-    if (uses_own_rows(run->job)) run->job.work_in(backend_.rows_of(work_, run->named.size()));
+    if (uses_scratch_rows(run->job)) run->job.work_in(backend_.rows_of(work_, run->rows.size()));
     record(*run);
     run->watch(*host_.context, !roles_.final_verify);
     submit(run);
@@ -127,7 +127,7 @@ Status SegmentRunner::start(std::span<const WaitingPart> parts) {
 
 /// Whether the layers of a device work in memory of their own: they write to the host, and rows
 /// come from the device, or an exit reads them there.
-bool SegmentRunner::uses_own_rows(const LayerJob& job) const {
+bool SegmentRunner::uses_scratch_rows(const LayerJob& job) const {
     if (backend_.memory_place() == MemoryPlace::Host || job.out.on_device()) return false;
     return job.reads_device() || roles_.exit_reads_run();
 }
@@ -135,7 +135,7 @@ bool SegmentRunner::uses_own_rows(const LayerJob& job) const {
 void SegmentRunner::record(const SegmentRun& run) {
     StageContext& context = *host_.context;
     context.count(counters::kBatches);
-    context.count(counters::kBatchRows, run.named.size());
+    context.count(counters::kBatchRows, run.rows.size());
     for (const RunPart& part : run.parts) {
         if (part.prefill()) context.count(counters::kPrefillRows, part.part.rows);
         std::uint64_t sublayers = 0;
@@ -174,20 +174,20 @@ void SegmentRunner::finish(const RunPtr& run, JobOutcome outcome) {
     run->release();
     run->drop_stale(host_.requests, outcome, roles_.final_verify.has_value());
     Status status;
-    if (!run->parts.empty()) status = go_on(run);
+    if (!run->parts.empty()) status = continue_run(run);
     if (status.ok() && roles_.final_verify) status = results_.applied();
     if (status.ok()) status = advance();
     host_.report(status);
 }
 
 /// The run has passed the layers, and not all of its rows are stale.
-Status SegmentRunner::go_on(const RunPtr& run) {
+Status SegmentRunner::continue_run(const RunPtr& run) {
     if (roles_.early_verify) roles_.early_verify->run_ended(*run);
     if (roles_.final_verify) {
         if (Status announced = announce(*run); !announced) return announced;
     } else {
         if (roles_.dispatcher) roles_.dispatcher->hold_followed(*run);
-        if (!roles_.dispatcher || !roles_.dispatcher->hold_back(run)) outlet_.pass_on(*run);
+        if (!roles_.dispatcher || !roles_.dispatcher->hold_back(run)) outlet_.forward(*run);
     }
     if (roles_.early_verify) submit_exit();
     return {};

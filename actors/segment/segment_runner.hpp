@@ -67,11 +67,11 @@ private:
     void wake_when_due();
 
     Status start(std::span<const WaitingPart> parts);
-    [[nodiscard]] bool uses_own_rows(const LayerJob& job) const;
+    [[nodiscard]] bool uses_scratch_rows(const LayerJob& job) const;
     void record(const SegmentRun& run);
     void submit(const RunPtr& run);
     void finish(const RunPtr& run, JobOutcome outcome);
-    Status go_on(const RunPtr& run);
+    Status continue_run(const RunPtr& run);
     Status announce(const SegmentRun& run);
     void submit_exit();
 
@@ -82,7 +82,7 @@ private:
     BatchOutlet& outlet_;
     RunResults results_;
     RunPtr running_;
-    RowMemory work_;                 // see uses_own_rows()
+    RowMemory work_;                 // see uses_scratch_rows()
     std::optional<Micros> wake_at_;  // the timer that is set
 };
 

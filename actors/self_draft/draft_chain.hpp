@@ -46,7 +46,7 @@ struct DraftChain {
     std::vector<NodeId> nodes = {};
     std::vector<KvSlot> slots = {};            // of the computed ones
     std::shared_ptr<RowMemory> at_start = {};  // [computed, dim]: residuals before path->start
-    float reach = 1.0F;                        // product of the scores
+    float score_product = 1.0F;                // of its tokens
     bool ended = true;
     GainTurns::Round round = {};
     bool drafted = false;         // in this round
@@ -61,7 +61,7 @@ struct DraftChain {
         path = std::move(with);
         nodes.assign(1, node.id);
         slots.clear();
-        reach = 1.0F;
+        score_product = 1.0F;
         candidates = 0;
     }
     /// A verdict came at this time.

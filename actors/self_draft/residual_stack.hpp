@@ -5,7 +5,7 @@
 //     of()     the batch was verified: the residuals of one of its rows
 //
 // One request's rows at a time. Threads: the actor's loop; the job of the batch writes to the rows
-// that keep() has named.
+// that keep() has chosen.
 #pragma once
 
 #include <cstddef>

@@ -4,10 +4,10 @@
 
 namespace paceline {
 
-std::vector<KvSlot> name_scratch(RequestSlots& slots, std::int32_t count) {
+std::vector<KvSlot> allocate_scratch(RequestSlots& slots, std::int32_t count) {
     std::vector<KvSlot> names;
     for (Position i = 0; i < count; ++i) {
-        const Result<KvSlot> slot = slots.name(i);
+        const Result<KvSlot> slot = slots.allocate(i);
         PACE_CHECK(slot.ok(), "a scratch slot that was reserved");
         names.push_back(slot.value());
     }

@@ -24,7 +24,7 @@ struct CachedText {
 };
 
 /// Slots for `count` scratch rows. Precondition: `slots` were made for so many positions.
-[[nodiscard]] std::vector<KvSlot> name_scratch(RequestSlots& slots, std::int32_t count);
+[[nodiscard]] std::vector<KvSlot> allocate_scratch(RequestSlots& slots, std::int32_t count);
 
 /// Appends a row for each scratch slot: the tokens from `begin` on, as a draft with `mask` computes them
 /// that starts there. Preconditions: the text has the tokens, and the keys before `begin`.

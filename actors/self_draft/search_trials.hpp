@@ -1,15 +1,19 @@
-// SearchTrials: the jobs of SWIFT's search: a trial of a skip set on a text, and what is kept of the search.
-// Of a target that drafts for itself (skip_optimiser.hpp) and of a draft in a process of its own
-// (draft/set_searcher.hpp).
+// SearchTrials: runs the search for a skip set of SWIFT (skip_search.hpp) as jobs beside decoding.
 //
-//     loop   prepare()  a trial on a window of a text, a state that is to be kept, or both
-//     job    run()      keeps the state; the trial's set and the best one predict the window's tokens
-//     loop   finish()   what follows for the search
+// A trial measures one skip set: with its sub-layers skipped, the model predicts the last `window`
+// committed tokens of a request, and the share of tokens that it predicts correctly is the set's
+// score. The best set so far is measured on the same window, so that the two scores compare.
+// Used by a target that drafts for itself (skip_optimiser.hpp) and by a draft in a process of its
+// own (draft/set_searcher.hpp).
 //
-// Rows of a job write to scratch slots and see the committed keys before the window, and the rows of their
-// own set. So nothing of a text changes.
-// Owns the search and the memory of trials. Threads: the loop; run() is the job. Verdicts may come while a
-// job runs.
+//     loop   prepare()  chooses the window and the next set; decides whether the state is saved
+//     job    run()      saves the state; measures both sets
+//     loop   finish()   passes the scores to the search
+//
+// A trial changes no text and no committed KV entry: its rows are written to scratch slots, and see
+// the committed keys before the window and the rows of their own set.
+// Owns the search and the memory of its trials. Threads: the actor's loop; run() alone is called by
+// the job, and verdicts may arrive meanwhile.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ SelfDraft::SelfDraft(SelfDraftHost host, Backend& backend, SelfDraftOptions opti
              tools_.options.threshold_adapts ? std::optional{tools_.options.acceptance_target}
                                              : std::nullopt},
       turns_{tools_.options.auto_off},
-      account_{host_, tools_.options.on_auto_off},
+      metrics_{host_, tools_.options.on_auto_off},
       tapped_{static_cast<std::size_t>(backend.config().sublayers()) *
               static_cast<std::size_t>(backend.config().dim)} {
     const SelfDraftOptions& how = tools_.options;
@@ -65,7 +65,7 @@ void SelfDraft::forget_ended() {
     std::erase_if(chains_, [&](const auto& entry) { return host_.gone(*entry.second->state); });
 }
 
-void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
+void SelfDraft::follow(const RequestState& state, const TreeUpdate& step) {
     const auto found = chains_.find(state.request());
     if (found == chains_.end() || found->second->state.get() != &state) return;
     DraftChain& chain = *found->second;
@@ -85,7 +85,7 @@ void SelfDraft::follow(const RequestState& state, const TreeStep& step) {
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
     }
-    account_.verified(chain, step);
+    metrics_.verified(chain, step);
     show();
     chain.end(now);
 }
@@ -150,7 +150,7 @@ std::optional<JobLabel> SelfDraft::pass_job() {
         if (may_begin(*chain)) begin_chain(*chain);
         // Those with another skip set follow in the next pass.
         if (chain->ended || !pass->takes(*chain)) continue;
-        const std::optional<KvSlot> slot = host_.slots.name_ahead(request, chain->nodes.back());
+        const std::optional<KvSlot> slot = host_.slots.allocate_ahead(request, chain->nodes.back());
         if (!slot) {
             chain->ended = true;
             continue;
@@ -159,7 +159,7 @@ std::optional<JobLabel> SelfDraft::pass_job() {
     }
     if (pass->size() == 0) return std::nullopt;
     pass->prepare(*host_.context);
-    account_.pass(pass->path(), pass->size());
+    metrics_.pass(pass->path(), pass->size());
     job_.kind = Job::Pass;
     job_.pass = std::move(pass);
     return job_.pass->label();
@@ -173,12 +173,12 @@ void SelfDraft::finish(RunOutcome outcome) {
     const Micros took = host_.context->now() - job_.started;
     const Job job = std::exchange(job_.kind, Job::None);
     if (job == Job::Optimise) {
-        account_.optimised(optimiser_->take_sublayers(), took);
+        metrics_.optimised(optimiser_->take_sublayers(), took);
         turns_.job_ended(job_.requests, took, host_.context->now());
         if (optimiser_->finish(outcome, took)) path_ = path_of(optimiser_->set());
         return show();
     }
-    account_.pass_took(took);
+    metrics_.pass_took(took);
     decoding_ += took;
     finish_pass(outcome);
 }
@@ -224,13 +224,13 @@ void SelfDraft::extend(DraftChain& chain,
     if (!next || tree.find(*next) == nullptr) return;  // a full tree: it had to make room
     chain.nodes.push_back(*next);
     const float own = score.value_or(probability);
-    chain.reach *= own;
+    chain.score_product *= own;
     const bool last =
         chain.state->finish_rule().after(best.front().token, position) != FinishReason::None;
     const ChainStop& stop = stops_.now();
     chain.ended = last || chain.drafted_tokens() >= limit(chain) ||
                   chain.candidates >= chain.round.candidates || own < stop.confidence_min ||
-                  chain.reach < stop.product_min;
+                  chain.score_product < stop.product_min;
 }
 
 // ---- Batches
@@ -256,7 +256,7 @@ void SelfDraft::prepare(std::span<const SelfDraftRows> batch) {
 
 void SelfDraft::ran(bool verifies, Micros took) {
     decoding_ += took;
-    account_.run_took(verifies, took);
+    metrics_.run_took(verifies, took);
 }
 
 void SelfDraft::verified(const RequestState& state,
@@ -274,7 +274,7 @@ void SelfDraft::verified(const RequestState& state,
 void SelfDraft::show() {
     const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;
     const GainWatch& watch = turns_.watch(chains_.size());
-    account_.show({.drafts = watch.drafting(),
+    metrics_.show({.drafts = watch.drafting(),
                    .gain = watch.gain(),
                    .threshold = stops_.threshold(),
                    .matchness = search != nullptr ? search->matchness() : 0.0,

@@ -36,8 +36,8 @@
 #include "actors/self_draft/draft_pass.hpp"
 #include "actors/self_draft/gain_turns.hpp"
 #include "actors/self_draft/residual_stack.hpp"
-#include "actors/self_draft/self_draft_account.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
+#include "actors/self_draft/self_draft_metrics.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 #include "actors/self_draft/skip_optimiser.hpp"
 
@@ -63,7 +63,7 @@ public:
     void start(StageContext& context) { host_.context = &context; }
     void begin(const std::shared_ptr<RequestState>& state);
     /// A verdict was applied to the state: `step` is what it did.
-    void follow(const RequestState& state, const TreeStep& step);
+    void follow(const RequestState& state, const TreeUpdate& step);
 
     // Its own job: a pass, or one of the optimiser.
     /// What it is to be submitted as; nothing if a batch is to be formed now.
@@ -111,7 +111,7 @@ private:
     DraftPassTools tools_;
     AdaptiveStops stops_;
     GainTurns turns_;
-    SelfDraftAccount account_;
+    SelfDraftMetrics metrics_;
     std::optional<SkipOptimiser> optimiser_;
     ResidualStack tapped_;
     std::shared_ptr<const DraftPath> path_;  // for chains that begin now

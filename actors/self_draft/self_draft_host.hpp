@@ -24,7 +24,7 @@ public:
 
     /// A slot for a node that a draft computes ahead of its batch; it belongs to the node from now
     /// on. Nothing if none is left. If no batch takes the node, the next verdict frees the slot.
-    [[nodiscard]] virtual std::optional<KvSlot> name_ahead(RequestId request, NodeId node) = 0;
+    [[nodiscard]] virtual std::optional<KvSlot> allocate_ahead(RequestId request, NodeId node) = 0;
     /// Such a node's sub-layers below `start` are done, bit for bit as the target computes them;
     /// its residual before `start` is row `tensor_row` of the rows that the caller keeps for the
     /// request.

@@ -1,7 +1,7 @@
 // SelfDraftState: the state of a target that drafts for itself, published as gauges of its process, so
 // that it can be read while it decodes and after its end.
 //
-// Written by the first segment (actors/self_draft/self_draft_account.hpp), read by the figures of a
+// Written by the first segment (actors/self_draft/self_draft_metrics.hpp), read by the figures of a
 // run. A reader does not trust the gauges: if one is out of range the whole state is ignored. The
 // gauges are written one after another, so one of them may be a verdict older than the next.
 // Plain values; the writer is the actor's loop.

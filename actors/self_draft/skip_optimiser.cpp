@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 #include "actors/self_draft/scratch_rows.hpp"
 #include "ipc/base/check.hpp"
 
@@ -22,7 +22,7 @@ SkipOptimiser::SkipOptimiser(const SelfDraftOptions& options,
     : options_{options},
       backend_{backend},
       scratch_{std::move(scratch)},
-      slots_{name_scratch(scratch_, options.scratch_slots())},
+      slots_{allocate_scratch(scratch_, options.scratch_slots())},
       set_{options.skip},
       budget_{options.optimise_share, options.scratch_slots(), kRowsOfARound} {
     if (options.choice != SkipChoice::Search) return;

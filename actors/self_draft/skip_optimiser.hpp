@@ -4,7 +4,7 @@
 //     loop   next()     a job, if one is due and its time is allowed
 //     job    run()      Search: the trial's set and the best one predict the last `window` tokens
 //                       (self_draft/search_trials.hpp)
-//                       Programme: one call of the model per layer (self_draft/layer_programme.hpp)
+//                       Programme: one call of the model per layer (self_draft/layer_skip_dp.hpp)
 //     loop   finish()   what follows for the set
 //
 // Rows of a job write to scratch slots and see the committed keys before them, and, in a trial, the

@@ -7,7 +7,7 @@
 #include "model/kernels/cuda/copy.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
 
-#include "bench/cuda/attention_desk.hpp"
+#include "bench/cuda/attention_bench.hpp"
 #include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"
 
@@ -92,8 +92,8 @@ void kernels_section(const Bench& bench) {
     for (const int context : bench.settings.contexts) {
         for (const int count : few_rows(bench.settings)) {
             desk.set_rows(count);
-            const AttentionDesk attention{bench, desk, context};
-            const AttentionDesk::Planned planned = attention.planned();
+            const AttentionBench attention{bench, desk, context};
+            const AttentionBench::Planned planned = attention.planned();
             const double rotating =
                 device_seconds(desk.stream(), times, [&](int i) { attention.rotate(i); });
             const double attending =

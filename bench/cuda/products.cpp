@@ -27,7 +27,7 @@ cuda::WeightType type_of(const Bench& bench, const TensorView& tensor, MatrixUse
 }
 
 /// A matrix of synthetic blocks, generated on the host.
-std::vector<std::byte> synthetic_blocks(MatrixFeed& feed, std::uint64_t seed) {
+std::vector<std::byte> synthetic_blocks(WeightUploader& feed, std::uint64_t seed) {
     feed.use_synthetic_rows(seed);
     std::vector<std::byte> bytes(feed.bytes());
     (void)feed.fill(0, feed.pieces(), bytes.data());
@@ -45,7 +45,7 @@ TensorView stored_as(TensorView tensor, const TensorView& other) {
 
 }  // namespace
 
-Product::Product(const Bench& bench, const char* name, MatrixFeed feed, cuda::FinishKind kind)
+Product::Product(const Bench& bench, const char* name, WeightUploader feed, cuda::FinishKind kind)
     : name_{name}, kind_{kind}, bytes_{feed.bytes()} {
     const std::size_t wanted = (bench.settings.spread_bytes + bytes_ - 1) / bytes_;
     const std::size_t copies = std::clamp<std::size_t>(wanted, 1, size_of(kCopiesMax));
@@ -80,21 +80,22 @@ std::vector<Product> layer_products(const Bench& bench) {
     const std::vector<TensorView> qkv{layer.q, stored_as(layer.k, layer.q),
                                       stored_as(layer.v, layer.q)};
     std::vector<Product> products;
-    products.emplace_back(bench, "q k v", MatrixFeed{type(layer.q), qkv}, cuda::FinishKind::Store);
+    products.emplace_back(bench, "q k v", WeightUploader{type(layer.q), qkv},
+                          cuda::FinishKind::Store);
     products.emplace_back(bench, "attention out",
-                          MatrixFeed{type(layer.attn_out), {layer.attn_out}},
+                          WeightUploader{type(layer.attn_out), {layer.attn_out}},
                           cuda::FinishKind::Residual);
     products.emplace_back(bench, "gate up",
-                          MatrixFeed::paired(type(layer.gate), layer.gate, layer.up),
+                          WeightUploader::paired(type(layer.gate), layer.gate, layer.up),
                           cuda::FinishKind::Gated);
-    products.emplace_back(bench, "down", MatrixFeed{type(layer.down), {layer.down}},
+    products.emplace_back(bench, "down", WeightUploader{type(layer.down), {layer.down}},
                           cuda::FinishKind::Residual);
     return products;
 }
 
 Product head_product(const Bench& bench) {
     const TensorView& head = bench.file.output_head();
-    return {bench, "head", MatrixFeed{type_of(bench, head, MatrixUse::Vocabulary), {head}},
+    return {bench, "head", WeightUploader{type_of(bench, head, MatrixUse::Vocabulary), {head}},
             cuda::FinishKind::Store};
 }
 

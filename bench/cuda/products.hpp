@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/cuda/matrix_feed.hpp"
+#include "model/cuda/weight_uploader.hpp"
 #include "model/kernels/cuda/gemm/gemm_choice.hpp"
 
 #include "bench/cuda/device_work.hpp"
@@ -19,7 +19,7 @@ namespace paceline::bench {
 /// A kind of product with equal matrices of synthetic weights.
 class Product {
 public:
-    Product(const Bench& bench, const char* name, MatrixFeed feed, cuda::FinishKind kind);
+    Product(const Bench& bench, const char* name, WeightUploader feed, cuda::FinishKind kind);
 
     [[nodiscard]] const char* name() const { return name_; }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }  // of one matrix

@@ -37,7 +37,7 @@ public:
     /// whole model's keys before it and its own.
     [[nodiscard]] std::vector<float> without(Position position,
                                              std::span<const SublayerMask> masks);
-    /// One layer on residuals [rows, dim] in place, as LayerProgramme wants it.
+    /// One layer on residuals [rows, dim] in place, as LayerSkipDp wants it.
     void run_layer(Position position, int layer, std::span<float> states);
     /// The tokens of [begin, begin + rows) once more, drafted with `mask`: each sees the whole model's keys
     /// before `begin` and the others' own. Residuals [rows, dim].

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 #include "ipc/base/check.hpp"
 
 #include "bench/skip_sets/studies.hpp"

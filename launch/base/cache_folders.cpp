@@ -16,7 +16,7 @@ std::optional<std::string> set_variable(const Variables& variables, const std::s
     return value;
 }
 
-std::string joined(std::string folder, std::string_view name) {
+std::string path_below(std::string folder, std::string_view name) {
     if (!folder.ends_with('/')) folder += '/';
     return folder.append(name);
 }
@@ -82,7 +82,7 @@ std::string expand(const std::string& path, const Variables& variables) {
 }
 
 std::string default_cache(const Variables& variables) {
-    return joined(expand_user("~", variables), ".cache");
+    return path_below(expand_user("~", variables), ".cache");
 }
 
 }  // namespace
@@ -94,15 +94,15 @@ std::string hub_cache_folder(const Variables& variables) {
     std::optional<std::string> home = set_variable(variables, "HF_HOME");
     if (!home) {
         const std::optional<std::string> cache = set_variable(variables, "XDG_CACHE_HOME");
-        home = joined(cache ? *cache : default_cache(variables), "huggingface");
+        home = path_below(cache ? *cache : default_cache(variables), "huggingface");
     }
-    return expand(joined(expand(*home, variables), "hub"), variables);
+    return expand(path_below(expand(*home, variables), "hub"), variables);
 }
 
 std::string own_cache_folder(const Variables& variables) {
     std::optional<std::string> cache = set_variable(variables, "XDG_CACHE_HOME");
     if (!cache || !cache->starts_with('/')) cache = default_cache(variables);
-    return cache->starts_with('/') ? joined(*cache, "paceline") : std::string{};
+    return cache->starts_with('/') ? path_below(*cache, "paceline") : std::string{};
 }
 
 }  // namespace paceline

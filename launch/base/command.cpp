@@ -15,11 +15,11 @@
 
 namespace paceline {
 
-namespace {
-
 std::string in_quotes(const std::string& word) {
     return "'" + word + "'";
 }
+
+namespace {
 
 /// The innermost command that the line chose.
 const CLI::App& chosen_command(const CLI::App& root) {

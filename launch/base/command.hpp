@@ -18,6 +18,9 @@ class Option;
 
 namespace paceline {
 
+/// 'word', for messages.
+[[nodiscard]] std::string in_quotes(const std::string& word);
+
 /// What a value has to be.
 struct OptionCheck {
     std::function<std::string(const std::string& value)> complaint;  // empty: the value is right

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kNameBytesMax = 96;  // of owner and of name, as on the hub
+constexpr std::size_t kHubNameBytesMax = 96;  // of owner and of name, as on the hub
 constexpr std::size_t kCommitBytesMax = 64;
 
 bool is_word(std::string_view word) {
@@ -20,7 +20,7 @@ bool is_word(std::string_view word) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                c == '.' || c == '_' || c == '-';
     };
-    return !word.empty() && word.size() <= kNameBytesMax && word[0] != '.' && word[0] != '-' &&
+    return !word.empty() && word.size() <= kHubNameBytesMax && word[0] != '.' && word[0] != '-' &&
            word.find("--") == word.npos && std::all_of(word.begin(), word.end(), known);
 }
 

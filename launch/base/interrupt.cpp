@@ -12,7 +12,7 @@ namespace {
 
 // What the handlers may touch: lock-free atomics only. Their partner is the main thread, which
 // the signal interrupts.
-std::atomic<CancelToken*> target{
+std::atomic<CancelToken*> interrupted_token{
     nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): a signal handler has no other argument
 std::atomic<bool> was_raised{
     false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): same
@@ -23,7 +23,7 @@ std::atomic<unsigned> drain_seconds{
 static_assert(std::atomic<CancelToken*>::is_always_lock_free);
 
 void cancel_target() {
-    if (CancelToken* token = target.load(); token != nullptr) token->cancel();
+    if (CancelToken* token = interrupted_token.load(); token != nullptr) token->cancel();
 }
 
 void let_the_next_one_kill() {
@@ -58,8 +58,8 @@ void catch_signal(int signal, void (*handler)(int)) {
 }  // namespace
 
 Interrupt::Interrupt(CancelToken& cancel, std::chrono::milliseconds drain_limit) {
-    PACE_CHECK(target.load() == nullptr, "only one Interrupt at a time");
-    target.store(&cancel);
+    PACE_CHECK(interrupted_token.load() == nullptr, "only one Interrupt at a time");
+    interrupted_token.store(&cancel);
     drain_seconds.store(
         static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(drain_limit).count()));
     drains.store(false);
@@ -71,7 +71,7 @@ Interrupt::~Interrupt() {
     alarm(0);
     std::signal(SIGALRM, SIG_DFL);
     let_the_next_one_kill();
-    target.store(nullptr);
+    interrupted_token.store(nullptr);
 }
 
 bool Interrupt::raised() const {
@@ -85,7 +85,7 @@ bool Interrupt::draining() const {
 void Interrupt::rearm() {
     was_raised.store(false);
     if (drains.load()) return;  // nothing begins any more, and the next signal kills
-    target.load()->reset();
+    interrupted_token.load()->reset();
     catch_signal(SIGINT, on_interrupt);
     catch_signal(SIGTERM, on_terminate);
 }

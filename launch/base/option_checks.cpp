@@ -20,10 +20,6 @@ std::optional<Number> parse_number(const std::string& text) {
     return number;
 }
 
-std::string in_quotes(const std::string& value) {
-    return "'" + value + "'";
-}
-
 /// Of values that can be typed: "or more" hides a highest one that is only the type's.
 std::string range_text(const std::string& value, long long lowest, long long highest) {
     const bool digits = value.size() > 9 && value.find_first_not_of("0123456789") == value.npos;

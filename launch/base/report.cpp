@@ -18,4 +18,9 @@ int report_usage(const char* command, const std::string& what) {
     return kExitUsage;
 }
 
+int report(const char* command, const Error& error) {
+    return error.code == Errc::BadArgument ? report_usage(command, error.what)
+                                           : report_failure(command, error);
+}
+
 }  // namespace paceline

@@ -11,5 +11,7 @@ namespace paceline {
 int report_failure(const char* command, const Error& error);
 /// The same for a command line that makes no sense; points to --help.
 int report_usage(const char* command, const std::string& what);
+/// The one of the two that fits: a BadArgument is a command line that makes no sense.
+int report(const char* command, const Error& error);
 
 }  // namespace paceline

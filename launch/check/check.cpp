@@ -24,17 +24,12 @@ namespace {
 
 constexpr const char* kCheckCommand = "check";
 
-constexpr const char* kFooter =
+constexpr const char* kCheckFooter =
     R"(Decodes every prompt plainly in one process, then with the pipeline, and compares the tokens.
 Exit codes: 0 all equal, 1 a difference or a failure, 2 a wrong command line. Examples:
   paceline check --config my-pipeline.toml
   paceline check --method fold --requests 4 --temp 0.8 --top-p 0.95 --seed 7 --kills 6
   paceline check --method pearl --prompts questions.jsonl --first 20 --stalls 10 --delay draft:80)";
-
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kCheckCommand, error.what)
-                                           : report_failure(kCheckCommand, error);
-}
 
 void add_what(Command& command, CheckOptions& options) {
     command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
@@ -207,13 +202,13 @@ Command add_check(Command& app, CheckOptions& options) {
     add_what(command, options);
     add_faults(command, options);
     add_sampling_options(command, options.sampling);
-    command.footer(kFooter);
+    command.footer(kCheckFooter);
     return command;
 }
 
 int run_check(const CheckOptions& options, const Environment& environment) {
     const Result<bool> equal = check_all(options, environment);
-    if (!equal) return report(equal.error());
+    if (!equal) return report(kCheckCommand, equal.error());
     return equal.value() ? kExitOk : kExitFailure;
 }
 

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-double seconds_of(Micros time) {
+double in_seconds(Micros time) {
     return std::chrono::duration<double>(time).count();
 }
 
@@ -57,7 +57,7 @@ double rate_at_once(const std::vector<Answer>& answers) {
         ended = std::max(ended, answer.stats.last_token);
         tokens += static_cast<double>(answer.ids.size());
     }
-    return ended > begun ? tokens / seconds_of(ended - begun) : 0.0;
+    return ended > begun ? tokens / in_seconds(ended - begun) : 0.0;
 }
 
 }  // namespace

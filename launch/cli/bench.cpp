@@ -29,11 +29,6 @@ namespace {
 constexpr const char* kBenchCommand = "bench";
 
 /// Usage errors are the command line's, found before anything slow happens.
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kBenchCommand, error.what)
-                                           : report_failure(kBenchCommand, error);
-}
-
 std::vector<BenchCase> cases_of(const BenchOptions& options) {
     std::vector<BenchCase> cases;
     const auto add = [&cases](BenchKind kind, int count, int depth) {
@@ -130,7 +125,7 @@ Status check_positions(const std::vector<BenchCase>& cases, int context_length) 
 /// Of every dtype, before the first is loaded.
 Status check_room(const BenchOptions& options, const ModelFile& file, int slots) {
     const Device device = device_of(options.model);
-    const std::optional<MemoryRoom> room = read_memory_room();
+    const std::optional<AvailableMemory> room = read_memory_room();
     for (const std::string& dtype : split_list(options.dtypes)) {
         ModelOptions one = options.model;
         one.dtype = dtype;
@@ -243,7 +238,7 @@ int run_bench(const BenchOptions& given, const Environment& environment) {
         return report_usage(kBenchCommand, "--gemm times a CPU's matrix products, not a GPU's");
     if (Status s = check_device(device); !s) return report_usage(kBenchCommand, s.error().what);
     Result<ModelFile> model = open_model_file(options.model, environment);
-    if (!model) return report(model.error());
+    if (!model) return report(kBenchCommand, model.error());
     Status fits = check_positions(cases, model.value().config().context_length);
     if (!fits.ok()) return report_usage(kBenchCommand, fits.error().what);
     Result<Machine> machine = read_machine();

@@ -30,7 +30,7 @@ namespace {
 constexpr const char* kGenerateCommand = "generate";
 constexpr int kJoiningRows = 32;  // rows of a batch that prompts of new requests may take
 
-constexpr const char* kFooter =
+constexpr const char* kGenerateFooter =
     R"(Writes DIR/shard-00000.safetensors and so on, each when its last answer is there; docs/generate.md
 says what is in it. Run the same command again after an interruption: shards that are there are
 skipped (and refused if they were made of other prompts or with other options).
@@ -40,11 +40,6 @@ Answer number i = prompt * samples + sample is drawn with the seed SEED + i, so 
 with the same options, however many requests run at a time. Examples:
   paceline generate --prompts questions.jsonl -o answers/greedy
   paceline generate --prompts a.jsonl --prompts b.jsonl -o answers/t1 --temp 1 --samples 4 --hidden 15,30)";
-
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kGenerateCommand, error.what)
-                                           : report_failure(kGenerateCommand, error);
-}
 
 /// What all steps of a run need.
 struct Job {
@@ -80,7 +75,7 @@ Result<BatchParams> params_of(const GenerateOptions& options, const OpenedModel&
     params.request.end_tokens = model.tokenizer.end_tokens();
     params.request.max_tokens = options.max_tokens;
     params.request.context = context_of(options.model, config);
-    params.seats = options.requests;
+    params.max_running = options.requests;
     params.batch_rows = options.requests + kJoiningRows;
     params.top = options.top;
     params.hidden = std::move(hidden).value();
@@ -160,7 +155,7 @@ std::string shortest(float number) {
     return {text.data(), end.ptr};
 }
 
-std::string joined(const std::vector<int>& numbers) {
+std::string comma_list(const std::vector<int>& numbers) {
     std::string text;
     for (const int number : numbers) text += (text.empty() ? "" : ",") + std::to_string(number);
     return text;
@@ -194,7 +189,7 @@ ShardLayout layout_of(const GenerateOptions& options, const Job& job) {
         {"samples", std::to_string(options.samples)},
         {"shard_size", std::to_string(options.shard_size)},
         {"top", std::to_string(job.params.top)},
-        {"hidden", joined(job.params.hidden)},
+        {"hidden", comma_list(job.params.hidden)},
         {"seed", std::to_string(sampling.seed)},
         {"temperature", shortest(sampling.temperature)},
         {"top_k", std::to_string(sampling.top_k)},
@@ -312,13 +307,13 @@ Command add_generate(Command& app, GenerateOptions& options) {
     add_what(command, options);
     add_sampling_options(command, options.sampling);
     add_generation_config_option(command, options.sampling);
-    command.footer(kFooter);
+    command.footer(kGenerateFooter);
     return command;
 }
 
 int run_generate(const GenerateOptions& options, const Environment& environment) {
     Result<Job> job = job_of(options, environment);
-    if (!job) return report(job.error());
+    if (!job) return report(kGenerateCommand, job.error());
     if (const std::string warning =
             threads_warning(options.model.threads, device_of(options.model));
         !warning.empty())
@@ -330,12 +325,12 @@ int run_generate(const GenerateOptions& options, const Environment& environment)
         !keys.empty())
         std::fprintf(stderr, "paceline generate: %s\n", keys.c_str());
     print_rounded_types(kGenerateCommand, job.value().model.file, options.model);
-    if (Status s = make_folder(options.folder); !s) return report(s.error());
+    if (Status s = make_folder(options.folder); !s) return report(kGenerateCommand, s.error());
     CancelToken cancel;
     const Interrupt interrupt{cancel, std::chrono::milliseconds{0}};
     const Status status = generate(options, job.value(), environment, cancel);
     if (status) return kExitOk;
-    if (status.error().code != Errc::Cancelled) return report(status.error());
+    if (status.error().code != Errc::Cancelled) return report(kGenerateCommand, status.error());
     std::fputs("paceline generate: stopped; run the same command again to go on\n", stderr);
     return interrupt.draining() ? kExitTerminated : kExitInterrupted;
 }

@@ -31,11 +31,6 @@ namespace {
 constexpr const char* kInspectCommand = "inspect";
 
 /// Usage errors are the command line's.
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kInspectCommand, error.what)
-                                           : report_failure(kInspectCommand, error);
-}
-
 std::string rope_text(const RopeConfig& rope) {
     std::string text =
         fmt::format("base {}, {} dimensions, scaling {}", static_cast<long long>(rope.base),
@@ -164,12 +159,12 @@ nlohmann::json uses_json(const ModelFile& file) {
 }
 
 void print_wrapped(const char* head, const std::string& names) {
-    constexpr std::size_t kColumns = 100;
+    constexpr std::size_t kTextColumns = 100;
     constexpr std::size_t kIndent = 14;
     std::string line = fmt::format("{:<{}}", head, kIndent);
     for (std::size_t begin = 0; begin < names.size();) {
         const std::size_t end = std::min(names.find(' ', begin), names.size() - 1) + 1;
-        if (line.size() > kIndent && line.size() + end - begin > kColumns) {
+        if (line.size() > kIndent && line.size() + end - begin > kTextColumns) {
             std::printf("%s\n", line.substr(0, line.find_last_not_of(' ') + 1).c_str());
             line = std::string(kIndent, ' ');
         }
@@ -287,7 +282,7 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
         Error error = file.error();
         if (error.code == Errc::Unsupported && options.model.lora.empty())
             error.what = "cannot run: " + error.what;
-        return report(error);
+        return report(kInspectCommand, error);
     }
 
     const Grouping grouping = options.all_tensors ? Grouping::None : Grouping::ByKind;
@@ -295,7 +290,7 @@ int run_inspect(const InspectOptions& options, const Environment& environment) {
     const int context = context_of(options.model, file.value().config());
     const PartsSearch search = parts_search(options.model.parts, environment);
     const Result<FoundParts> found = find_parts(search, file.value());
-    if (!found) return report(found.error());
+    if (!found) return report(kInspectCommand, found.error());
     const std::vector<MethodFit> fits = method_fits(file.value(), search);
     if (options.format == "json") {
         nlohmann::json json = to_json(file.value(), summary, context);

@@ -60,7 +60,7 @@ paceline::Environment read_environment() {
     return environment;
 }
 
-constexpr const char* kFooter =
+constexpr const char* kMainFooter =
     "paceline COMMAND --help explains a command.\n"
     "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
     "143 SIGTERM.";
@@ -81,7 +81,7 @@ int run(int argc, char** argv) {
         "Paceline decodes large language models faster without changing one token.", "paceline"};
     line.add_version(paceline::version_text, "version, commit, compiler, CPU, CUDA");
     paceline::Command root = line.root();
-    root.footer(kFooter);
+    root.footer(kMainFooter);
 
     paceline::RunOptions run_options;
     paceline::GenerateOptions generate_options;

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
+#include "launch/base/cpu_contention.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
-#include "launch/base/other_load.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kRunCommand = "run";
 
-constexpr const char* kFooter =
+constexpr const char* kRunFooter =
     R"(Examples:
   paceline run "Why is the sky blue?"
   paceline run -m model.gguf --raw -p "Once upon a time" -n 64 --temp 0.8 --seed 7
@@ -269,7 +269,7 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
 }
 
 /// What slowed the run down, for people.
-void tell_other_load(const OtherLoad& load,
+void tell_other_load(const CpuContention& load,
                      const RunOptions& options,
                      const Environment& environment) {
     const bool read = environment.stderr_is_terminal || options.figures || options.verbose;
@@ -283,7 +283,7 @@ int single_answer(RunSession& session,
                   const Turn& turn,
                   const RunOptions& options,
                   const Environment& environment) {
-    const OtherLoad load;
+    const CpuContention load;
     Result<FinishReason> end = session.answer(turn);
     if (!end) return report_failure(kRunCommand, end.error());
     if (end.value() == FinishReason::ContextFull) {
@@ -310,11 +310,6 @@ Result<std::string> page_of(const RunOptions& options) {
 }
 
 /// Usage errors are the command line's, found before anything slow happens.
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kRunCommand, error.what)
-                                           : report_failure(kRunCommand, error);
-}
-
 }  // namespace
 
 Command add_run(Command& app, RunOptions& options) {
@@ -331,23 +326,23 @@ Command add_run(Command& app, RunOptions& options) {
     add_insight_options(command, options);
     add_sampling_options(command, options.sampling);
     add_generation_config_option(command, options.sampling);
-    command.footer(kFooter);
+    command.footer(kRunFooter);
     return command;
 }
 
 int run_run(const RunOptions& options, const Environment& environment) {
     if (options.list_methods || options.list_settings || options.print_config) {
         const Result<std::string> page = page_of(options);
-        if (!page) return report(page.error());
+        if (!page) return report(kRunCommand, page.error());
         const Status written = write_stdout(page.value());
         return written.ok() ? kExitOk : report_failure(kRunCommand, written.error());
     }
-    if (Status s = check_combinations(options); !s.ok()) return report(s.error());
+    if (Status s = check_combinations(options); !s.ok()) return report(kRunCommand, s.error());
     const Result<std::optional<PipelineConfig>> written = written_pipeline(options);
-    if (!written) return report(written.error());
+    if (!written) return report(kRunCommand, written.error());
     if (options.dry_run) {
         const Status printed = print_plan(*written.value(), options, environment);
-        return printed.ok() ? kExitOk : report(printed.error());
+        return printed.ok() ? kExitOk : report(kRunCommand, printed.error());
     }
     if (const std::string warning =
             threads_warning(options.model.threads, device_of(options.model));
@@ -355,11 +350,11 @@ int run_run(const RunOptions& options, const Environment& environment) {
         std::fprintf(stderr, "paceline run: %s\n", warning.c_str());
     }
     Result<std::optional<std::string>> prompt = read_prompt(options, environment);
-    if (!prompt) return report(prompt.error());
+    if (!prompt) return report(kRunCommand, prompt.error());
     Result<Outputs> outputs = open_outputs(options);
-    if (!outputs) return report(outputs.error());
+    if (!outputs) return report(kRunCommand, outputs.error());
     Result<RunSession> opened = RunSession::open(options, environment);
-    if (!opened) return report(opened.error());
+    if (!opened) return report(kRunCommand, opened.error());
     RunSession& session = opened.value();
     const std::string idle = idle_sampling_options(options.sampling);
     if (!options.quiet && !idle.empty()) {
@@ -384,7 +379,7 @@ int run_run(const RunOptions& options, const Environment& environment) {
     }
     if (Status s = session.load(written.value(), options, environment, outputs.value().log);
         !s.ok())
-        return report(s.error());
+        return report(kRunCommand, s.error());
     const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
                                          : single_answer(session, turn, options, environment);
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {

@@ -79,7 +79,7 @@ Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
     std::vector<EdgeSpec> edges =
         edges_of(placement, plan.value().config, sizes.value().edges(placement));
     const GpuLinks links = described ? described_links() : gpu_links(request.gpus.front());
-    const Result<std::vector<EdgeWay>> ways =
+    const Result<std::vector<EdgeTransport>> ways =
         choose_transports(edges, placement, plan.value().config, {machine.value(), links});
     if (!ways) return ways.error();
     const std::string transports = transports_text(edges, ways.value(), placement, machine.value());

@@ -23,11 +23,6 @@ namespace {
 
 constexpr const char* kSearchCommand = "search";
 
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kSearchCommand, error.what)
-                                           : report_failure(kSearchCommand, error);
-}
-
 /// The best set of one size.
 struct Found {
     SkipSet set = {};
@@ -195,7 +190,7 @@ Command add_search(Command& app, SearchOptions& options) {
 
 int run_search(const SearchOptions& options, const Environment& environment) {
     const Status done = search(options, environment);
-    return done.ok() ? kExitOk : report(done.error());
+    return done.ok() ? kExitOk : report(kSearchCommand, done.error());
 }
 
 }  // namespace paceline

@@ -16,7 +16,6 @@ namespace paceline {
 namespace {
 
 constexpr int kAlternativesMax = 8;
-constexpr int kVocabularyMax = 1 << 24;
 constexpr int kLayersMax = 1'000'000;
 
 struct Source {

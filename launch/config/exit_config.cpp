@@ -8,7 +8,6 @@
 namespace paceline {
 namespace {
 
-constexpr int kVocabularyMax = 1 << 24;
 constexpr int kAheadMax = 8;
 
 }  // namespace

@@ -23,6 +23,8 @@ namespace paceline {
 
 class TomlTable;
 
+inline constexpr int kVocabularyMax = 1 << 24;  // of a short list, before the model is known
+
 /// A number as the file has it; the member may be of another type or unit.
 struct NumberField {
     std::function<double()> get;

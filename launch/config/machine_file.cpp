@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kTables{"machine", "numa", "gpu", "link"};
+constexpr std::array<std::string_view, 4> kMachineTables{"machine", "numa", "gpu", "link"};
 constexpr double kGpusMax = 64;
 constexpr double kNodesMax = 1023;
 
@@ -174,7 +174,7 @@ Result<GpuMachine> parse_machine_file(std::string_view text, const std::string& 
     const TomlTable& root = parsed.value();
     GpuMachine machine{.source = file, .name = {}, .gpus = {}};
     NearCores nodes;
-    Status s = root.allow_only(kTables);
+    Status s = root.allow_only(kMachineTables);
     if (s.ok()) s = read_name(root, machine);
     if (s.ok()) s = for_tables(root, "numa", [&](const auto& t) { return add_node(t, nodes); });
     if (s.ok()) {

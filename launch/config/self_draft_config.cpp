@@ -12,7 +12,6 @@ namespace paceline {
 namespace {
 
 constexpr int kManyVerdicts = 1'000'000;
-constexpr int kVocabularyMax = 1 << 24;
 
 }  // namespace
 

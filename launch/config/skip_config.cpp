@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kLayersMax = 1024;  // of a set that is checked before the model is known
+constexpr int kSkipLayersMax = 1024;  // of a set that is checked before the model is known
 
 }  // namespace
 
@@ -39,9 +39,9 @@ std::vector<Field> fields_of(SkipConfig& skip) {
         {"skip_ratio", number(skip.ratio, 0, 1),
          "`uniform`: share of the sub-layers that may be skipped (of the layers with `choose = "
          "\"programme\"`), rounded down, at least one"},
-        {"keep_first", number(skip.keep_first, 0, kLayersMax),
+        {"keep_first", number(skip.keep_first, 0, kSkipLayersMax),
          "first layers that `uniform` and `choose` never skip"},
-        {"keep_last", number(skip.keep_last, 0, kLayersMax), "last layers, likewise"},
+        {"keep_last", number(skip.keep_last, 0, kSkipLayersMax), "last layers, likewise"},
     };
 }
 
@@ -51,7 +51,7 @@ Status check_skip(const TomlTable& table, const SkipConfig& skip) {
     if (skip.uniform()) return {};
     if (skip.choose == SkipChoice::Search)
         return table.error("skip", "is found by choose = \"search\"");
-    const Result<SkipSet> set = SkipSet::parse(skip.set, kLayersMax);
+    const Result<SkipSet> set = SkipSet::parse(skip.set, kSkipLayersMax);
     if (!set) return table.error("skip", set.error().what);
     if (set.value().count() == 0) return table.error("skip", "names no sub-layer");
     return {};

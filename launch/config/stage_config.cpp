@@ -14,7 +14,7 @@ namespace {
 
 /// Long enough for people, short enough for log prefixes and control messages.
 constexpr std::size_t kNameBytesMax = 64;
-constexpr double kLayersMax = 1'000'000;
+constexpr double kStageLayersMax = 1'000'000;
 constexpr double kCoreMax = 65535;
 
 bool is_auto(const TomlValue& value) {
@@ -31,7 +31,7 @@ Status read_layers(const TomlTable& table, std::string_view key, LayerChoice& la
         return table.error(key, "must be [first, last] or \"auto\"");
     const auto [first, last] = std::pair{(*list)[0].value, (*list)[1].value};
     if ((*list)[0].whole && (*list)[1].whole) {
-        if (first < 0 || last <= first || last > kLayersMax)
+        if (first < 0 || last <= first || last > kStageLayersMax)
             return table.error(key, "must be [first, last] with 0 <= first < last <= 1000000");
         layers = LayerRange{static_cast<int>(first), static_cast<int>(last)};
         return {};

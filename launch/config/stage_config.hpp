@@ -53,6 +53,10 @@ struct StageConfig {
     OnDeath on_death = OnDeath::RebuildChain;
 };
 
+[[nodiscard]] inline bool is_segment(const StageConfig& stage) {
+    return stage.role == StageRole::Segment;
+}
+
 [[nodiscard]] std::vector<Field> fields_of(StageConfig& stage);
 /// A key `name` that fits into one line of a log and one cell of a table.
 [[nodiscard]] Field name_field(std::string_view key, std::string& name, std::string_view sentence);

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 #include "actors/self_draft/search_trials.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"

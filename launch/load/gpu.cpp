@@ -4,7 +4,7 @@
 
 #if PACELINE_WITH_CUDA
 #include "model/cuda/cuda_backend.hpp"
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "model/kernels/cuda/device_probe.hpp"
 #endif
 

@@ -33,7 +33,7 @@ bool reach_each_other(const GpuMachine& machine, int a, int b) {
 }
 
 /// Between GPUs of two processes.
-Chosen between_processes(int from, int to, TransportChoice choice, const DeviceWays& ways) {
+Chosen between_processes(int from, int to, TransportChoice choice, const DevicePaths& ways) {
     const bool one = from == to;
     const std::string both =
         one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
@@ -63,7 +63,7 @@ Chosen between_processes(int from, int to, TransportChoice choice, const DeviceW
 Chosen choose(const Placement& placement,
               const EdgeSpec& edge,
               TransportChoice choice,
-              const DeviceWays& ways) {
+              const DevicePaths& ways) {
     const PlacedStage& from = placement.stage(edge.from);
     const PlacedStage& to = placement.stage(edge.to);
     for (const PlacedStage* stage : {&from, &to}) {
@@ -94,13 +94,13 @@ const char* word_of(TransportChoice choice) {
 
 }  // namespace
 
-Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
-                                               const Placement& placement,
-                                               const PipelineConfig& config,
-                                               const DeviceWays& ways) {
+Result<std::vector<EdgeTransport>> choose_transports(std::vector<EdgeSpec>& edges,
+                                                     const Placement& placement,
+                                                     const PipelineConfig& config,
+                                                     const DevicePaths& ways) {
     const bool forced =
         config.transport == TransportChoice::Exported || config.transport == TransportChoice::Nccl;
-    std::vector<EdgeWay> reasons;
+    std::vector<EdgeTransport> reasons;
     bool applies = false;
     for (EdgeSpec& edge : edges) {
         if (edge.tensor_slots == 0) continue;
@@ -124,12 +124,12 @@ Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
 }
 
 std::string transports_text(const std::vector<EdgeSpec>& edges,
-                            const std::vector<EdgeWay>& ways,
+                            const std::vector<EdgeTransport>& ways,
                             const Placement& placement,
                             const GpuMachine& machine) {
     std::string text;
     for (const EdgeSpec& edge : edges) {
-        const auto way = std::find_if(ways.begin(), ways.end(), [&](const EdgeWay& one) {
+        const auto way = std::find_if(ways.begin(), ways.end(), [&](const EdgeTransport& one) {
             return one.from == edge.from && one.to == edge.to;
         });
         if (way == ways.end()) continue;

@@ -24,13 +24,13 @@
 namespace paceline {
 
 /// The links and transports of the machine.
-struct DeviceWays {
+struct DevicePaths {
     const GpuMachine& machine;  // of its links
     const GpuLinks& links;
 };
 
 /// The edge of a placement with its transport.
-struct EdgeWay {
+struct EdgeTransport {
     StageId from;
     StageId to;
     std::string reason;  // "both on cuda:0"
@@ -38,15 +38,15 @@ struct EdgeWay {
 
 /// Sets transport and name of each edge that has tensors, and gives their reasons in the same order.
 /// Errors: BadArgument naming file, edge, transport and reason.
-[[nodiscard]] Result<std::vector<EdgeWay>> choose_transports(std::vector<EdgeSpec>& edges,
-                                                             const Placement& placement,
-                                                             const PipelineConfig& config,
-                                                             const DeviceWays& ways);
+[[nodiscard]] Result<std::vector<EdgeTransport>> choose_transports(std::vector<EdgeSpec>& edges,
+                                                                   const Placement& placement,
+                                                                   const PipelineConfig& config,
+                                                                   const DevicePaths& ways);
 
 /// "early -> final, hidden states: cuda:0 to cuda:1 (link nvlink, 450 GB/s), exported: cuda:0 and cuda:1
 /// reach each other", a line for each edge with tensors.
 [[nodiscard]] std::string transports_text(const std::vector<EdgeSpec>& edges,
-                                          const std::vector<EdgeWay>& ways,
+                                          const std::vector<EdgeTransport>& ways,
                                           const Placement& placement,
                                           const GpuMachine& machine);
 

@@ -17,10 +17,6 @@ namespace {
 /// Parts that the segments may be cut into, for each GPU: a second one fills what the others leave.
 constexpr std::size_t kPartsOfAGpu = 2;
 
-bool is_segment(const StageConfig& stage) {
-    return stage.role == StageRole::Segment;
-}
-
 /// Stages that a planner may put on a GPU: segments, and drafts with a model.
 bool computes(const PipelineConfig& config, const StageConfig& stage) {
     return is_segment(stage) || (config.draft && config.draft->computes());

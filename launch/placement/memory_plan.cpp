@@ -38,7 +38,7 @@ std::uint64_t logits_bytes(const ModelConfig& config) {
     return std::uint64_t{4} * kVerifyRowsMax * static_cast<std::uint64_t>(config.vocab_size);
 }
 
-std::string megabytes(std::uint64_t bytes) {
+std::string whole_megabytes(std::uint64_t bytes) {
     char text[32];
     std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
     return text;
@@ -122,7 +122,8 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
     return needs;
 }
 
-Status check_memory(const std::vector<MemoryNeed>& needs, const std::optional<MemoryRoom>& room) {
+Status check_memory(const std::vector<MemoryNeed>& needs,
+                    const std::optional<AvailableMemory>& room) {
     std::uint64_t total = 0;
     std::uint64_t kv = 0;
     std::string parts;
@@ -132,14 +133,14 @@ Status check_memory(const std::vector<MemoryNeed>& needs, const std::optional<Me
         if (need.weight_bytes == 0) continue;
         parts += (parts.empty() ? "" : "; ") + need.name + ": ";
         if (!need.on_gpu) {
-            parts += "weights " + megabytes(need.weight_bytes) + ", KV cache " +
-                     megabytes(need.kv_bytes) + ", ";
+            parts += "weights " + whole_megabytes(need.weight_bytes) + ", KV cache " +
+                     whole_megabytes(need.kv_bytes) + ", ";
         }
-        parts += "other " + megabytes(need.other_bytes);
+        parts += "other " + whole_megabytes(need.other_bytes);
     }
     if (!room || total <= room->bytes) return {};
-    std::string what = "the run needs " + megabytes(total) + " of memory, there are " +
-                       megabytes(room->bytes) + " (" + room->whence + ") [" + parts + "]; ";
+    std::string what = "the run needs " + whole_megabytes(total) + " of memory, there are " +
+                       whole_megabytes(room->bytes) + " (" + room->whence + ") [" + parts + "]; ";
     // What helps is what the larger part is made of.
     const bool kv_helps = total - kv <= room->bytes;
     what += kv_helps ? "a smaller context (-c) needs less"

@@ -16,7 +16,7 @@
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/self_draft_plan.hpp"
-#include "launch/placement/memory_room.hpp"
+#include "launch/placement/available_memory.hpp"
 #include "launch/placement/placement.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/weights/model_file.hpp"
@@ -58,6 +58,6 @@ struct MemoryNeed {
 /// If the available memory is unknown everything fits. Only the host's memory counts: a GPU's is known to the
 /// process that uses it, and make_cuda_backend() refuses there.
 [[nodiscard]] Status check_memory(const std::vector<MemoryNeed>& needs,
-                                  const std::optional<MemoryRoom>& room);
+                                  const std::optional<AvailableMemory>& room);
 
 }  // namespace paceline

@@ -16,10 +16,6 @@ Error placement_error(const PipelineConfig& config, const std::string& what) {
     return Error{Errc::BadArgument, config.file + ": " + what};
 }
 
-bool is_segment(const StageConfig& stage) {
-    return stage.role == StageRole::Segment;
-}
-
 /// The layers of each segment, in order, before they are checked against each other.
 LayerRange concrete_layers(const LayerChoice& choice, int layers, int index, int segments) {
     if (const auto* range = std::get_if<LayerRange>(&choice)) return *range;

@@ -71,7 +71,7 @@ Status resolve_transports(PipelinePlan& plan, const PipelineConfig& config) {
         links = gpu_links(*stage.device.gpu);
         break;
     }
-    const Result<std::vector<EdgeWay>> ways =
+    const Result<std::vector<EdgeTransport>> ways =
         choose_transports(plan.edges, plan.placement, config, {machine, links});
     if (!ways) return ways.error();
     if (has_gpus(plan.placement))

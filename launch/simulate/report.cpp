@@ -17,7 +17,7 @@ std::string fixed(double value, int digits) {
     return text;
 }
 
-std::string settings_text(const std::vector<Setting>& settings) {
+std::string sweep_text(const std::vector<Setting>& settings) {
     std::string text;
     for (const Setting& setting : settings) {
         text += (text.empty() ? "" : " ") + setting.key + "=" + setting.value;
@@ -43,7 +43,7 @@ bool SimulateReport::all_equal() const {
 std::string SimulateReport::last_text() const {
     const SimulatedCase& made = cases_.back();
     std::string text =
-        visible(made.method + ", settings " + settings_text(made.settings), kLineShownBytesMax) +
+        visible(made.method + ", settings " + sweep_text(made.settings), kLineShownBytesMax) +
         "\n";
     for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
         const Answer& answer = made.run.answers[i];
@@ -76,7 +76,7 @@ std::string SimulateReport::sweep_table() const {
         (baseline_ > 0.0 ? "---:|" : "") + "\n";
     for (const SimulatedCase& made : cases_) {
         const Overlap& overlap = made.run.overlap;
-        text += "| " + markdown_cell(settings_text(made.settings)) + " | " +
+        text += "| " + markdown_cell(sweep_text(made.settings)) + " | " +
                 fixed(made.run.stats.rate, 2) + " | " +
                 fixed(made.run.stats.verdicts.mean_acceptance_length(), 2) + " | " +
                 fixed(100 * overlap.draft, 0) + " % | " + fixed(100 * overlap.target, 0) + " % | " +

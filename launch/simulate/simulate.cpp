@@ -29,7 +29,7 @@ namespace {
 
 constexpr const char* kSimulateCommand = "simulate";
 
-constexpr const char* kFooter =
+constexpr const char* kSimulateFooter =
     R"(Every process of the configuration is a device of its own; the text is that of the real model, or
 of an oracle for a shape (--random, --acceptance); the time is simulated. Examples:
   paceline simulate --measure-costs costs.tsv --short-lists 0,4096
@@ -39,11 +39,6 @@ of an oracle for a shape (--random, --acceptance); the time is simulated. Exampl
   paceline simulate --method pearl --costs costs.tsv -p "Why is the sky blue?" -n 64
   paceline simulate --method fold --costs costs.tsv --prompts questions.jsonl --check \
       --sweep draft-cost=0.05,0.1,0.2 --sweep draft.exit_alternatives=1,4,6 --json sweep.json)";
-
-int report(const Error& error) {
-    return error.code == Errc::BadArgument ? report_usage(kSimulateCommand, error.what)
-                                           : report_failure(kSimulateCommand, error);
-}
 
 void add_run_options(Command& command, SimulateOptions& options) {
     command.add_option("--config", options.config_file, "pipeline of processes (configs/*.toml)");
@@ -375,14 +370,14 @@ Command add_simulate(Command& app, SimulateOptions& options) {
     add_oracle_options(command, options);
     add_measure_options(command, options);
     add_sampling_options(command, options.sampling);
-    command.footer(kFooter);
+    command.footer(kSimulateFooter);
     return command;
 }
 
 int run_simulate(const SimulateOptions& options, const Environment& environment) {
     if (!options.measure_file.empty()) {
         const Status measured = measure_costs_file(options, environment);
-        return measured.ok() ? kExitOk : report(measured.error());
+        return measured.ok() ? kExitOk : report(kSimulateCommand, measured.error());
     }
     if (options.model.threads != 0 && !options.check)
         std::fprintf(stderr,
@@ -390,7 +385,7 @@ int run_simulate(const SimulateOptions& options, const Environment& environment)
                      "machine; --device-threads says what a device has\n",
                      options.model.threads);
     const Result<bool> equal = simulate_all(options, environment);
-    if (!equal) return report(equal.error());
+    if (!equal) return report(kSimulateCommand, equal.error());
     return equal.value() ? kExitOk : kExitFailure;
 }
 

@@ -242,14 +242,14 @@ void add_stats(SimulatedRun& run,
                                 ? static_cast<double>(process->busy().count()) / 1e9 / stats.seconds
                                 : 0.0;
         stats.processes.push_back(
-            {.name = process->spec().name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
+            {.name = process->spec().process.name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
     }
 }
 
 std::string trace_of(const SimWorld& world) {
     std::vector<ProcessTrace> traces;
     for (const auto& process : world.incarnations()) {
-        traces.push_back({.name = process->spec().name,
+        traces.push_back({.name = process->spec().process.name,
                           .stage = process->id(),
                           .epoch = process->epoch(),
                           .events = process->events(),

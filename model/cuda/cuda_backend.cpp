@@ -7,7 +7,7 @@
 
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "model/cuda/cuda_weights.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/sampling/sample_rows.hpp"

@@ -30,15 +30,15 @@ TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
 }
 
 /// The tensors of a matrix that is synthetic: their numbers are those of any other backend.
-std::vector<cuda::RandomPart> parts_of(const MatrixFeed& feed, std::uint64_t seed) {
+std::vector<cuda::RandomPart> parts_of(const WeightUploader& feed, std::uint64_t seed) {
     std::vector<cuda::RandomPart> parts;
     for (const TensorView& tensor : feed.tensors())
         parts.push_back({random_seed(seed, tensor.name), static_cast<int>(tensor.rows)});
     return parts;
 }
 
-/// Fills pieces [first, last), the threads of the host side by side. As MatrixFeed::fill().
-std::string fill(const MatrixFeed& feed, int first, int last, std::byte* out) {
+/// Fills pieces [first, last), the threads of the host side by side. As WeightUploader::fill().
+std::string fill(const WeightUploader& feed, int first, int last, std::byte* out) {
     const unsigned hardware = std::max(1U, std::thread::hardware_concurrency());
     const int threads = static_cast<int>(std::min(hardware, kFillersMax));
     const int count = last - first;
@@ -62,9 +62,9 @@ std::string fill(const MatrixFeed& feed, int first, int last, std::byte* out) {
 
 }  // namespace
 
-CudaWeights::Item& CudaWeights::add(MatrixFeed feed, DeviceMatrix& to) {
+CudaWeights::Item& CudaWeights::add(WeightUploader feed, DeviceMatrix& to) {
     Item& item = items_.emplace_back();
-    item.feed = std::make_unique<MatrixFeed>(std::move(feed));
+    item.feed = std::make_unique<WeightUploader>(std::move(feed));
     item.matrices.push_back(&to);
     item.offset = bytes_;
     bytes_ += (item.feed->bytes() + kAlignment - 1) / kAlignment * kAlignment;
@@ -123,7 +123,7 @@ void CudaWeights::plan_qkv(const std::vector<TensorView>& tensors,
     }
     to.qkv.resize(runs.size());  // their places are kept
     for (std::size_t i = 0; i < runs.size(); ++i)
-        add(MatrixFeed{runs[i].type, std::move(runs[i].tensors)}, to.qkv[i]);
+        add(WeightUploader{runs[i].type, std::move(runs[i].tensors)}, to.qkv[i]);
 }
 
 void CudaWeights::plan_attention(const ModelFile& file,
@@ -136,7 +136,7 @@ void CudaWeights::plan_attention(const ModelFile& file,
     };
     add_vector(file, from.attn_norm, to.norm);
     plan_qkv({from.q, from.k, from.v}, {type(from.q), type(from.k), type(from.v)}, to);
-    add(MatrixFeed{type(from.attn_out), {from.attn_out}}, to.out);
+    add(WeightUploader{type(from.attn_out), {from.attn_out}}, to.out);
     if (config.qkv_bias) {
         std::vector<float> bias;
         for (const auto& one : {from.q_bias, from.k_bias, from.v_bias}) {
@@ -164,13 +164,13 @@ void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions
     if (options.skipped.skips(2 * index + 1)) return;
     add_vector(file, from.ffn_norm, to.ffn_norm);
     if (type(from.gate) == type(from.up)) {
-        add(MatrixFeed::paired(type(from.gate), from.gate, from.up), to.gate_up);
+        add(WeightUploader::paired(type(from.gate), from.gate, from.up), to.gate_up);
     } else {
         splits_gates_ = true;
-        add(MatrixFeed{type(from.gate), {from.gate}}, to.gate_up);
-        add(MatrixFeed{type(from.up), {from.up}}, to.up);
+        add(WeightUploader{type(from.gate), {from.gate}}, to.gate_up);
+        add(WeightUploader{type(from.up), {from.up}}, to.up);
     }
-    add(MatrixFeed{type(from.down), {from.down}}, to.down);
+    add(WeightUploader{type(from.down), {from.down}}, to.down);
 }
 
 void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& options) {
@@ -182,7 +182,7 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
     };
     head_type_ = type(file.output_head());
     if (whole) {
-        head_item_ = &add(MatrixFeed{head_type_, {file.output_head()}}, final_.output);
+        head_item_ = &add(WeightUploader{head_type_, {file.output_head()}}, final_.output);
         final_.turns = false;
     }
     if (whole || !options.heads.empty()) add_vector(file, file.output_norm(), final_.norm);
@@ -190,7 +190,7 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
     if (head_item_ != nullptr && file.config().tied_embeddings) {
         head_item_->matrices.push_back(&embedding_);
     } else {
-        add(MatrixFeed{type(file.embedding()), {file.embedding()}}, embedding_);
+        add(WeightUploader{type(file.embedding()), {file.embedding()}}, embedding_);
     }
 }
 
@@ -202,13 +202,13 @@ void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHea
     if (head.turns) {
         // A trained transform is the identity and small numbers: quantised, those would drown.
         const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
-        add(MatrixFeed{type, {tensor_of(spec.transform, dim, dim)}}, head.transform);
+        add(WeightUploader{type, {tensor_of(spec.transform, dim, dim)}}, head.transform);
     }
     if (head.tokens.empty()) {
         head_item_->matrices.push_back(&head.output);
     } else {
-        add(MatrixFeed{head_type_, file.output_head(),
-                       std::vector<std::int64_t>{head.tokens.begin(), head.tokens.end()}},
+        add(WeightUploader{head_type_, file.output_head(),
+                           std::vector<std::int64_t>{head.tokens.begin(), head.tokens.end()}},
             head.output);
         plan_list(file.config().vocab_size, head);
     }
@@ -233,7 +233,7 @@ void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
     plan_qkv({tensor_of(spec.q, q_dim, dim), tensor_of(spec.k, kv_dim, dim),
               tensor_of(spec.v, kv_dim, dim)},
              {type, type, type}, adapter_);
-    add(MatrixFeed{type, {tensor_of(spec.attn_out, dim, q_dim)}}, adapter_.out);
+    add(WeightUploader{type, {tensor_of(spec.attn_out, dim, q_dim)}}, adapter_.out);
     add(spec.attn_norm, adapter_.norm);
     adapter_.heads = spec.heads;
     adapter_.kv_heads = spec.kv_heads;
@@ -290,7 +290,7 @@ void CudaWeights::copy(const Item& item,
         done(item.values.size() * sizeof(float));
         return;
     }
-    const MatrixFeed& feed = *item.feed;
+    const WeightUploader& feed = *item.feed;
     const auto at_once = static_cast<int>(kStagingBytes / feed.piece_bytes());
     int turn = 0;
     for (int first = 0; first < feed.pieces(); first += at_once, turn = 1 - turn) {

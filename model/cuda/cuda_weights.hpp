@@ -14,7 +14,7 @@
 
 #include "ipc/base/result.hpp"
 #include "model/cuda/cuda_options.hpp"
-#include "model/cuda/matrix_feed.hpp"
+#include "model/cuda/weight_uploader.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/weights/model_file.hpp"
@@ -88,7 +88,7 @@ private:
     CudaWeights() = default;
     /// A matrix or a vector and where it goes.
     struct Item {
-        std::unique_ptr<MatrixFeed> feed;  // nothing: `values` or `words`
+        std::unique_ptr<WeightUploader> feed;  // nothing: `values` or `words`
         std::vector<cuda::DeviceMatrix*> matrices;
         std::vector<float> values;
         std::vector<const float**> vectors;
@@ -96,7 +96,7 @@ private:
         const std::int32_t** list = nullptr;
         std::uint64_t offset = 0;
     };
-    Item& add(MatrixFeed feed, cuda::DeviceMatrix& to);
+    Item& add(WeightUploader feed, cuda::DeviceMatrix& to);
     void add(std::vector<float> values, const float*& to);
     void add(std::vector<std::int32_t> words, const std::int32_t*& to);
     /// Its numbers; what is wrong with them goes to wrong_.

@@ -1,9 +1,11 @@
 // Candidates: the tokens that a draft or an early exit predicts, best first.
 //
-// They predict the result of sample() on the target's logits. The best prediction uses the same
-// parameters and the same noise of the position: the first candidate is sample() of the draft's logits, the
-// others have the next highest scores (the runners-up).
-// Pure; not thread-safe (the scratch).
+// A candidate predicts the token that sample() will draw from the target's logits at a position.
+// sample() takes the token with the highest score: its logit, filtered and scaled by the sampling
+// parameters, plus noise that depends on seed and position alone. Drafts therefore score their own
+// logits with the same parameters and the same noise. The first candidate is the token that sample()
+// draws from the draft's logits; the others follow by score.
+// Pure; not thread-safe, because of the scratch memory.
 #pragma once
 
 #include <span>
@@ -15,18 +17,20 @@ namespace paceline {
 
 struct Candidate {
     TokenId token = 0;
-    float log_prob = 0.0f;  // log softmax of the race's scores over the kept tokens: how far ahead
-                            // it is, which for greedy is how sure the model is. <= 0
+    float log_prob =
+        0.0f;  // log softmax of the scores over the tokens that the filters keep, <= 0;
+               // greedy: the model's log probability
 };
 
-/// Tokens whose score is further after the best do not count in log_prob of a race with noise:
-/// it is an estimate about a candidate, and the noise of a whole row costs ten times that of its best.
+/// Scores with noise: tokens whose score is lower than the best by more than this are left out of
+/// the sum in log_prob. Noise for a whole row would take ten times the time of noise for its best
+/// tokens, and log_prob is only an estimate of whether the candidate is right.
 inline constexpr float kRivalMargin = 5.0f;
 
-/// The `count` (>= 1) best of the race at `position` for these logits, at most; ties to the lowest
-/// id, so that the first is what sample() returns. Greedy rows race without noise, their log_prob is
-/// that of temperature 1. Tokens that the filters remove, or whose logit is -inf or NaN, are not
-/// among them. Parameters as those of sample().
+/// The tokens with the highest scores at `position`, at most `count` (>= 1); of equal scores the
+/// lowest id first, so that the first candidate is what sample() returns. Greedy: without noise, and
+/// log_prob is that of temperature 1. Tokens that the filters remove, or whose logit is -inf or NaN,
+/// are never candidates. Parameters as those of sample().
 [[nodiscard]] std::vector<Candidate> candidates(std::span<float> logits,
                                                 Position position,
                                                 const SeenTokens& seen,

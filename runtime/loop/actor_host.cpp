@@ -18,14 +18,14 @@ public:
     [[nodiscard]] Epoch epoch() const override { return epoch_; }
     [[nodiscard]] Epoch epoch_of(StageId peer) const override {
         const Hosted* here = host_.find(peer);
-        return here != nullptr ? here->epoch : host_.outside_.epoch_of(self_, peer);
+        return here != nullptr ? here->epoch : host_.environment_.epoch_of(self_, peer);
     }
-    [[nodiscard]] Micros now() const override { return host_.outside_.now(); }
+    [[nodiscard]] Micros now() const override { return host_.environment_.now(); }
     [[nodiscard]] Push send(StageId to,
                             std::uint16_t kind,
                             std::span<const std::byte> bytes) override {
         Hosted* here = host_.find(to);
-        if (here == nullptr) return host_.outside_.send(self_, to, kind, bytes);
+        if (here == nullptr) return host_.environment_.send(self_, to, kind, bytes);
         const KindRule* rule = find_rule(kHotKinds, kind);
         PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
         PACE_CHECK(bytes.size() >= rule->bytes_min, "a message shorter than its kind");
@@ -36,14 +36,14 @@ public:
             return Push::Full;
         }
         ++edge.waiting;
-        here->inbox.emplace_back(HotMail{&edge, kind, {bytes.begin(), bytes.end()}});
+        here->inbox.emplace_back(DataMessage{&edge, kind, {bytes.begin(), bytes.end()}});
         return Push::Ok;
     }
     void post(StageId to, const control::Message& message) override {
         if (host_.hosts(to)) {
             host_.queue_control(to, self_, message);
         } else {
-            host_.outside_.post(self_, to, message);
+            host_.environment_.post(self_, to, message);
         }
     }
     void schedule(Micros delay, std::function<void()> wake) override {
@@ -54,39 +54,41 @@ public:
                 std::function<void(JobOutcome)> done) override {
         host_.jobs_.push({self_, label, std::move(work), std::move(done)});
     }
-    [[nodiscard]] std::uint64_t random() override { return host_.outside_.random(); }
-    void trace(TraceEvent event) override { host_.outside_.trace(event); }
-    void count(Counter counter, std::uint64_t add) override { host_.outside_.count(counter, add); }
-    void set(Gauge gauge, std::uint64_t value) override { host_.outside_.set(gauge, value); }
+    [[nodiscard]] std::uint64_t random() override { return host_.environment_.random(); }
+    void trace(TraceEvent event) override { host_.environment_.trace(event); }
+    void count(Counter counter, std::uint64_t add) override {
+        host_.environment_.count(counter, add);
+    }
+    void set(Gauge gauge, std::uint64_t value) override { host_.environment_.set(gauge, value); }
     [[nodiscard]] const std::atomic<std::uint64_t>* cancel_word(RequestId request) override {
-        return host_.outside_.cancel_word(request);
+        return host_.environment_.cancel_word(request);
     }
     void cancel_before(RequestId request, Attempt valid) override {
-        host_.outside_.cancel_before(request, valid);
+        host_.environment_.cancel_before(request, valid);
     }
     [[nodiscard]] const WatermarkCell* watermark_cell(RequestId request) override {
-        return host_.outside_.watermark_cell(request);
+        return host_.environment_.watermark_cell(request);
     }
     void publish_watermark(RequestId request,
                            Attempt attempt,
                            Position position,
                            TokenId token) override {
-        host_.outside_.publish_watermark(request, attempt, position, token);
+        host_.environment_.publish_watermark(request, attempt, position, token);
     }
     [[nodiscard]] TensorProducer* tensors_to(StageId to) override {
-        if (!host_.hosts(to)) return host_.outside_.tensors_to(self_, to);
+        if (!host_.hosts(to)) return host_.environment_.tensors_to(self_, to);
         LocalChannel* channel = host_.channels_.find(self_, to);
         return channel != nullptr && channel->producer ? &*channel->producer : nullptr;
     }
     [[nodiscard]] TensorConsumer* tensors_from(StageId from) override {
-        if (!host_.hosts(from)) return host_.outside_.tensors_from(self_, from);
+        if (!host_.hosts(from)) return host_.environment_.tensors_from(self_, from);
         LocalChannel* channel = host_.channels_.find(from, self_);
         return channel != nullptr && channel->consumer ? &*channel->consumer : nullptr;
     }
-    void excuse_loss(StageId stage) override { host_.outside_.excuse_loss(stage); }
+    void excuse_loss(StageId stage) override { host_.environment_.excuse_loss(stage); }
     void report_fault(StageId peer, Error error) override {
         if (host_.hosts(peer)) return host_.fail(std::move(error));
-        host_.outside_.report_fault(self_, peer, std::move(error));
+        host_.environment_.report_fault(self_, peer, std::move(error));
     }
     void fail(Error error) override { host_.fail(std::move(error)); }
     void stop() override { host_.stop(); }
@@ -106,8 +108,8 @@ void ActorHost::guarded(Call call) {
     }
 }
 
-ActorHost::ActorHost(Outside& outside, Channels channels)
-    : outside_{outside}, channels_{channels} {}
+ActorHost::ActorHost(HostEnvironment& outside, Channels channels)
+    : environment_{outside}, channels_{channels} {}
 ActorHost::~ActorHost() = default;
 
 void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
@@ -160,7 +162,7 @@ void ActorHost::control(StageId to, StageId from, const control::Message& messag
 void ActorHost::queue_control(StageId to, StageId from, control::Message message) {
     Hosted* hosted = find(to);
     PACE_CHECK(hosted != nullptr, "a control message for an actor that is not here");
-    hosted->inbox.emplace_back(ColdMail{from, std::move(message)});
+    hosted->inbox.emplace_back(ControlMessage{from, std::move(message)});
 }
 
 void ActorHost::room(StageId who, StageId to) {
@@ -175,10 +177,10 @@ void ActorHost::peer(StageId peer, PeerChange change) {
 }
 
 void ActorHost::deliver(Hosted& hosted, Mail mail) {
-    if (auto* hot = std::get_if<HotMail>(&mail)) {
+    if (auto* hot = std::get_if<DataMessage>(&mail)) {
         --hot->channel->waiting;
         hosted.actor->handle(hot->channel->spec.from, hot->kind, hot->bytes);
-    } else if (auto* cold = std::get_if<ColdMail>(&mail)) {
+    } else if (auto* cold = std::get_if<ControlMessage>(&mail)) {
         hosted.actor->on_control(cold->from, cold->message);
     } else {
         auto& completion = std::get<Completion>(mail);
@@ -212,7 +214,7 @@ bool ActorHost::call_rooms() {
 }
 
 bool ActorHost::run_timers() {
-    const Micros now = outside_.now();
+    const Micros now = environment_.now();
     bool any = false;
     while (!ended_) {
         const std::function<void()> wake = timers_.take_due(now);

@@ -36,11 +36,11 @@ namespace paceline {
 
 /// The environment of a host. Implemented by the loop that owns it. `self` and `from` are
 /// actors of the host.
-struct Outside {
-    Outside() = default;
-    Outside(const Outside&) = delete;
-    Outside& operator=(const Outside&) = delete;
-    virtual ~Outside() = default;
+struct HostEnvironment {
+    HostEnvironment() = default;
+    HostEnvironment(const HostEnvironment&) = delete;
+    HostEnvironment& operator=(const HostEnvironment&) = delete;
+    virtual ~HostEnvironment() = default;
 
     [[nodiscard]] virtual Micros now() const = 0;
     /// To an address that this host does not host; the same for the pools.
@@ -73,7 +73,7 @@ public:
     /// Whether a channel between two hosted actors must have been connected before it is used.
     using Channels = LocalChannels::Policy;
 
-    ActorHost(Outside& outside, Channels channels);
+    ActorHost(HostEnvironment& outside, Channels channels);
     ActorHost(const ActorHost&) = delete;
     ActorHost& operator=(const ActorHost&) = delete;
     ~ActorHost();
@@ -111,12 +111,12 @@ public:
 
 private:
     class HostedContext;
-    struct HotMail {
+    struct DataMessage {
         LocalChannel* channel;
         std::uint16_t kind;
         std::vector<std::byte> bytes;
     };
-    struct ColdMail {
+    struct ControlMessage {
         StageId from;
         control::Message message;
     };
@@ -124,7 +124,7 @@ private:
         JobOutcome outcome;
         std::function<void(JobOutcome)> done;
     };
-    using Mail = std::variant<HotMail, ColdMail, Completion>;
+    using Mail = std::variant<DataMessage, ControlMessage, Completion>;
     struct Hosted {
         StageId id;
         Epoch epoch;
@@ -139,7 +139,7 @@ private:
     template <class Call>
     void guarded(Call call);
 
-    Outside& outside_;
+    HostEnvironment& environment_;
     std::vector<std::unique_ptr<Hosted>> hosted_;
     LocalChannels channels_;
     TimerQueue timers_;

@@ -26,7 +26,7 @@ Micros steady_now() {
 
 }  // namespace
 
-class StageLoop::Impl final : public Outside {
+class StageLoop::Impl final : public HostEnvironment {
 public:
     Impl(Wiring wiring, ControlPort& port, const StageLoopOptions& options)
         : wiring_{std::move(wiring)},
@@ -40,7 +40,7 @@ public:
         options_.burst = std::max(options_.burst, 1U);
     }
 
-    // ---- Outside: what the actors reach beyond this process ----
+    // ---- HostEnvironment: what the actors reach beyond this process ----
 
     [[nodiscard]] Micros now() const override { return steady_now(); }
     [[nodiscard]] Push send(StageId from,
@@ -125,7 +125,7 @@ private:
     std::mt19937_64 random_{std::random_device{}()};
 };
 
-// ---- Outside ----
+// ---- HostEnvironment ----
 
 Push StageLoop::Impl::send(StageId from,
                            StageId to,

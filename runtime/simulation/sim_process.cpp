@@ -99,7 +99,7 @@ SimChannels SimProcess::channels_out() const {
     return channels;
 }
 
-// ---- Outside ----
+// ---- HostEnvironment ----
 
 Push SimProcess::send(StageId from,
                       StageId to,

@@ -151,7 +151,7 @@ private:
 
 [[nodiscard]] std::string describe_frame(std::uint16_t kind, std::span<const std::byte> bytes);
 
-class SimProcess final : public Outside {
+class SimProcess final : public HostEnvironment {
 public:
     enum class Life : std::uint8_t { Loading, Waiting, Running, Ended };
 
@@ -216,7 +216,7 @@ public:
     [[nodiscard]] SimTime busy() const { return in_jobs_; }
     [[nodiscard]] const std::vector<TraceEvent>& events() const { return trace_; }
 
-    // ---- Outside ----
+    // ---- HostEnvironment ----
     [[nodiscard]] Micros now() const override { return site_.core.micros(); }
     [[nodiscard]] Push send(StageId from,
                             StageId to,

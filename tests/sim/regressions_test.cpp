@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/conductor/conductor_actor.hpp"
-#include "actors/protocol/inbox_gate.hpp"
+#include "actors/protocol/attempt_filter.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
@@ -18,7 +18,7 @@ namespace paceline::testing {
 namespace {
 
 TEST_CASE("a stage that was started again may begin an older request after a newer one") {
-    InboxGate gate;
+    AttemptFilter gate;
     gate.begun(RequestId{3}, Attempt{1});
     // Request 2 ran before this incarnation lived; now its next turn comes.
     CHECK(gate.is_news(RequestId{2}, Attempt{4}));

@@ -19,7 +19,7 @@ constexpr Micros kNapMax{10'000};  // between two looks at `give_up` while nothi
 
 }  // namespace
 
-class LocalWorld::Impl final : public Outside {
+class LocalWorld::Impl final : public HostEnvironment {
 public:
     explicit Impl(Clock clock) : clock_{clock} {}
 

@@ -95,7 +95,7 @@ template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
             sum[r][b] = S::dot_nibbles(S::dot_nibbles(sum[r][b], low, first), high, second);
         }
     };
-    const auto go_on = [&](int r, int b, B low, B high, B first, B second) {
+    const auto accumulate = [&](int r, int b, B low, B high, B first, B second) {
         if constexpr (kSums16 && kFit >= 4) {
             const I both = S::add16(S::products16(low, first), S::products16(high, second));
             sum[r][b] = S::add_pairs16(sum[r][b], S::add16(pairs[r][b], both));
@@ -104,7 +104,7 @@ template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
         }
     };
     for_words<S, kType, kWord, kRows, kBlocks>(w, codes, a, step, begin);
-    for_words<S, kType, kWord + 2, kRows, kBlocks>(w, codes, a, step, go_on);
+    for_words<S, kType, kWord + 2, kRows, kBlocks>(w, codes, a, step, accumulate);
 }
 
 /// What products are added to, so that the offset of their codes falls out; `count`: the sum of the inputs.

@@ -53,7 +53,7 @@ BatchParams params_of(int requests, const SamplingParams& sampling) {
                         .end_tokens = every_32nd_token(),
                         .max_tokens = 24,
                         .context = 128},
-            .seats = requests,
+            .max_running = requests,
             .batch_rows = requests + 5,
             .top = kTop,
             .hidden = {1, 2}};

@@ -207,7 +207,7 @@ private:
     void apply(Job& job, const msg::Verdict& verdict) {
         const std::size_t used_before = job.state->slots().size();
         REQUIRE(job.verifier_state->apply(verdict));
-        const Result<TreeStep> step = job.state->apply(verdict);
+        const Result<TreeUpdate> step = job.state->apply(verdict);
         REQUIRE(step);
         for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
         CHECK(job.state->slots().size() == used_before + verdict.count);

@@ -68,13 +68,13 @@ void check_equal(const DraftTree& tree, const NaiveTree& naive) {
         CHECK(node.log_prob == found->second.log_prob);
         CHECK(node.slot == found->second.slot);
         CHECK(node.position == tree.root().position + static_cast<Position>(path.size()));
-        float reach = 0.0F;
+        float path_log_prob = 0.0F;
         for (std::size_t i = 1; i <= path.size(); ++i) {
-            reach +=
+            path_log_prob +=
                 naive.nodes.at(Path(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(i)))
                     .log_prob;
         }
-        CHECK(node.reach == doctest::Approx(reach));
+        CHECK(node.path_log_prob == doctest::Approx(path_log_prob));
     }
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("random candidates, slots and verdicts leave what the definition says"
             } else {
                 Path tokens = path;
                 if (random() % 3 == 0 || tokens.empty()) tokens.push_back(9);
-                const Followed followed = tree.follow(tokens);
+                const DraftTreeUpdate followed = tree.follow(tokens);
                 CHECK(followed.prepared == naive.follow(tokens));
                 CHECK(followed.kept == naive.kept);
                 for (const DraftTree::Freed& one : tree.take_freed()) freed.insert(one.slot);
@@ -168,7 +168,7 @@ TEST_CASE(
     say(candidates, 22, msg::kBelowRoot, 0.1F, msg::Origin::Exit);
     say(candidates, 30, 0, 0.5F,
         msg::Origin::Exit);  // after a, whose trunk token is not drafted yet
-    CHECK(tree.merge(candidates, text, Opinion::Exit, 2));
+    CHECK(tree.merge(candidates, text, ProposalSource::Exit, 2));
     CHECK(tree.child(tree.root().id, 20)->origin == msg::Origin::Exit);
     CHECK(tree.child(tree.root().id, 21) != nullptr);
     CHECK(tree.child(tree.root().id, 22) == nullptr);
@@ -187,11 +187,11 @@ TEST_CASE("a proposal for a root that the text has passed still counts where it 
     say(trunk, 6, 0, 0.9F);
     say(trunk, 9, 1, 0.9F);  // after what the text is not
     say(trunk, 7, 2, 0.9F);
-    CHECK(tree.merge(trunk, text, Opinion::Trunk, 0));
+    CHECK(tree.merge(trunk, text, ProposalSource::Trunk, 0));
     REQUIRE(tree.nodes().size() == 2);
     CHECK(tree.nodes()[1].token == 7);
-    CHECK_FALSE(tree.merge(proposal_at(1, 5), text, Opinion::Trunk, 0));  // another text
-    CHECK_FALSE(tree.merge(proposal_at(9, 4), text, Opinion::Trunk, 0));  // a root to come
+    CHECK_FALSE(tree.merge(proposal_at(1, 5), text, ProposalSource::Trunk, 0));  // another text
+    CHECK_FALSE(tree.merge(proposal_at(9, 4), text, ProposalSource::Trunk, 0));  // a root to come
 }
 
 TEST_CASE(
@@ -223,18 +223,20 @@ TEST_CASE("a snapshot holds the most probable nodes, parents first, none after t
     const msg::Proposal proposal = tree.snapshot(last);
     REQUIRE(proposal.count == kProposalNodesMax);
     CHECK(proposal.root_position == 10);
-    std::vector<float> reach(proposal.count);
+    std::vector<float> path_log_prob(proposal.count);
     float least = 0.0F;
     for (std::size_t i = 0; i < proposal.count; ++i) {
         const msg::ProposedNode& node = proposal.nodes[i];
         REQUIRE(node.parent < static_cast<int>(i));
-        reach[i] =
-            node.log_prob + (node.parent < 0 ? 0.0F : reach[static_cast<std::size_t>(node.parent)]);
-        least = std::min(least, reach[i]);
+        path_log_prob[i] =
+            node.log_prob +
+            (node.parent < 0 ? 0.0F : path_log_prob[static_cast<std::size_t>(node.parent)]);
+        least = std::min(least, path_log_prob[i]);
     }
     std::size_t better = 0;
     for (const DraftNode& node : tree.nodes()) {
-        if (node.id != tree.root().id && node.position <= last && node.reach > least + 1e-4F)
+        if (node.id != tree.root().id && node.position <= last &&
+            node.path_log_prob > least + 1e-4F)
             ++better;
     }
     CHECK(better < kProposalNodesMax);

@@ -154,7 +154,7 @@ struct ExitBench {
         }
     }
     ExitPart evaluate() {
-        ExitPart part = early.ask(state, rows);
+        ExitPart part = early.plan(state, rows);
         early.evaluate(std::span{&part, 1}, hidden, {});
         return part;
     }
@@ -344,7 +344,7 @@ TEST_CASE("rows whose watermark is known when the exit's job starts are not look
             ExitBench bench{seed, {.sends_candidates = true, .top = 2}};
             WatermarkCell watermark;
             std::atomic<std::uint64_t> word{CancelBoard::mark_of(kOne, kFirst)};
-            ExitPart part = bench.early.ask(bench.state, bench.rows);
+            ExitPart part = bench.early.plan(bench.state, bench.rows);
             part.watermark = {
                 .request = kOne, .attempt = kFirst, .watermark = &watermark, .word = &word};
             const Position root = bench.rows[0].position;

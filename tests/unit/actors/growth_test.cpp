@@ -291,10 +291,10 @@ TEST_CASE("the nodes of a pass are those that the definition names, for random t
                 if (node.position - 5 >= (is_trunk ? view.trunk_depth : view.branch_depth))
                     continue;
                 if (!root && std::exp(node.log_prob) < rule.confidence_min) continue;
-                if (!root && std::exp(node.reach) < rule.draft_reach_min) continue;
+                if (!root && std::exp(node.path_log_prob) < rule.draft_reach_min) continue;
                 const bool favoured = view.trunk_first && expected.empty();
                 const auto rank = [&](const DraftNode& n) {
-                    return (favoured && on_trunk(n.id) ? 1000.0F : 0.0F) + n.reach;
+                    return (favoured && on_trunk(n.id) ? 1000.0F : 0.0F) + n.path_log_prob;
                 };
                 if (best == nullptr || rank(node) > rank(*best)) best = &node;
             }
@@ -362,10 +362,10 @@ TEST_CASE("a chain stops after an improbable token, or when the product gets too
     CHECK(confidence.ends_behind(std::log(0.59F), 0.0F));
     CHECK_FALSE(confidence.ends_behind(std::log(0.61F), -50.0F));
     const ChainStop product{.product_min = 0.5F};
-    float reach = 0.0F;
+    float path_log_prob = 0.0F;
     int kept = 0;
-    while (!product.ends_behind(std::log(0.8F), reach)) {
-        reach += std::log(0.8F);
+    while (!product.ends_behind(std::log(0.8F), path_log_prob)) {
+        path_log_prob += std::log(0.8F);
         ++kept;
     }
     CHECK(kept == 4);  // 0.8^4 = 0.41 is the first below 0.5: kept, nothing after it

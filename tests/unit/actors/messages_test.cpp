@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "actors/protocol/inbox_gate.hpp"
+#include "actors/protocol/attempt_filter.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "actors/segment/batch_scheduler.hpp"
 #include "ipc/base/limits.hpp"
@@ -234,7 +234,7 @@ TEST_CASE("a message of the wrong size is refused") {
 }
 
 TEST_CASE("the gate tells stale from current from early, and gives early ones back in order") {
-    InboxGate gate;
+    AttemptFilter gate;
     const StageId peer{5};
     const std::vector<std::byte> first{std::byte{1}};
     const std::vector<std::byte> second{std::byte{2}};
@@ -256,7 +256,7 @@ TEST_CASE("the gate tells stale from current from early, and gives early ones ba
 }
 
 TEST_CASE("the gate forgets requests that are over, the longest over first, and none that runs") {
-    InboxGate gate;
+    AttemptFilter gate;
     const RequestId runs{1};
     const RequestId kept{2};
     gate.begun(runs, Attempt{3});
@@ -264,7 +264,7 @@ TEST_CASE("the gate forgets requests that are over, the longest over first, and 
     gate.ended(kept);
     gate.begun(kept, Attempt{2});  // its next turn
     gate.ended(kept);
-    for (std::uint64_t id = 10; id < 10 + InboxGate::kOverMax - 1; ++id) {
+    for (std::uint64_t id = 10; id < 10 + AttemptFilter::kOverMax - 1; ++id) {
         gate.begun(RequestId{id}, Attempt{1});
         gate.ended(RequestId{id});
         gate.ended(RequestId{id});  // a Stop follows the verdict that ended it
@@ -281,7 +281,7 @@ TEST_CASE("the gate forgets requests that are over, the longest over first, and 
 }
 
 TEST_CASE("a Begin that is to come once more is news, and what follows it is early until then") {
-    InboxGate gate{InboxGate::Overflow::DropOldest};
+    AttemptFilter gate{AttemptFilter::Overflow::DropOldest};
     gate.begun(RequestId{1}, Attempt{2});
     gate.await_again(RequestId{1});
     CHECK(gate.is_news(RequestId{1}, Attempt{2}));
@@ -295,7 +295,7 @@ TEST_CASE("a Begin that is to come once more is news, and what follows it is ear
 }
 
 TEST_CASE("what a lost peer sent early is forgotten, what others sent is not") {
-    InboxGate gate;
+    AttemptFilter gate;
     const std::vector<std::byte> kept{std::byte{7}};
     CHECK(gate.admit(StageId{5}, 1, route(1, 1, 1), {}).value() == Age::Early);
     CHECK(gate.admit(StageId{6}, 1, route(1, 1, 1), kept).value() == Age::Early);
@@ -307,8 +307,8 @@ TEST_CASE("what a lost peer sent early is forgotten, what others sent is not") {
 }
 
 TEST_CASE("a peer that floods the gate with early messages is refused") {
-    InboxGate gate;
-    for (std::size_t i = 0; i < InboxGate::kHeldMax; ++i) {
+    AttemptFilter gate;
+    for (std::size_t i = 0; i < AttemptFilter::kHeldMax; ++i) {
         REQUIRE(gate.admit(StageId{5}, 1, route(9, 1, 1), {}));
     }
     const auto flooded = gate.admit(StageId{5}, 1, route(9, 1, 1), {});
@@ -317,36 +317,36 @@ TEST_CASE("a peer that floods the gate with early messages is refused") {
 }
 
 TEST_CASE("a draft's gate lets the oldest early messages go instead") {
-    InboxGate gate{InboxGate::Overflow::DropOldest};
-    for (std::uint32_t i = 0; i <= InboxGate::kHeldMax; ++i) {
+    AttemptFilter gate{AttemptFilter::Overflow::DropOldest};
+    for (std::uint32_t i = 0; i <= AttemptFilter::kHeldMax; ++i) {
         const msg::Route route{RequestId{1}, Attempt{1}, Epoch{1}};
         const auto bytes = std::as_bytes(std::span{&i, 1});
         CHECK(gate.admit(StageId{1}, 3, route, bytes).value() == Age::Early);
     }
     gate.begun(RequestId{1}, Attempt{1});
-    const std::vector<InboxGate::Held> due = gate.take_due();
-    REQUIRE(due.size() == InboxGate::kHeldMax);
+    const std::vector<AttemptFilter::Held> due = gate.take_due();
+    REQUIRE(due.size() == AttemptFilter::kHeldMax);
     CHECK(due.front().bytes.front() == std::byte{1});  // number 0 is gone
 }
 
 TEST_CASE("of what may be lost the gate keeps the newest, and room for what may not") {
-    InboxGate gate;
-    for (std::uint32_t i = 0; i < 3 * InboxGate::kHeldMax; ++i) {
+    AttemptFilter gate;
+    for (std::uint32_t i = 0; i < 3 * AttemptFilter::kHeldMax; ++i) {
         const auto bytes = std::as_bytes(std::span{&i, 1});
         CHECK(gate.admit_hint(StageId{5}, 1, route(1 + i % 100, 1, 1), bytes) == Age::Early);
     }
-    for (std::size_t i = 0; i < InboxGate::kHeldMax - InboxGate::kHintsMax; ++i) {
+    for (std::size_t i = 0; i < AttemptFilter::kHeldMax - AttemptFilter::kHintsMax; ++i) {
         REQUIRE(gate.admit(StageId{0}, 4, route(1, 1, 1), {}));
     }
     for (std::uint32_t i = 0; i < 100; ++i) gate.begun(RequestId{1 + i}, Attempt{1});
     std::vector<std::uint32_t> hints;
-    for (const InboxGate::Held& held : gate.take_due()) {
+    for (const AttemptFilter::Held& held : gate.take_due()) {
         if (held.kind != 1) continue;
         std::memcpy(&hints.emplace_back(), held.bytes.data(), sizeof(std::uint32_t));
     }
-    REQUIRE(hints.size() == InboxGate::kHintsMax);
+    REQUIRE(hints.size() == AttemptFilter::kHintsMax);
     for (std::uint32_t i = 0; i < hints.size(); ++i) {
-        CHECK(hints[i] == 3 * InboxGate::kHeldMax - InboxGate::kHintsMax + i);
+        CHECK(hints[i] == 3 * AttemptFilter::kHeldMax - AttemptFilter::kHintsMax + i);
     }
     CHECK(gate.admit_hint(StageId{5}, 1, route(1, 1, 1), {}) == Age::Current);
     CHECK(gate.admit_hint(StageId{5}, 1, route(1, 0, 1), {}) == Age::Stale);

@@ -139,9 +139,9 @@ TEST_CASE("a commit for a position that the log has passed is what the position 
 
 TEST_CASE("each safeguard that one message shows is missed when it is taken out") {
     check_safeguard(PlantedBug::GateForgetsRunning, [] {
-        InboxGate gate;
+        AttemptFilter gate;
         gate.begun(RequestId{1}, Attempt{1});
-        for (std::uint64_t id = 2; id < InboxGate::kOverMax + 4; ++id) {
+        for (std::uint64_t id = 2; id < AttemptFilter::kOverMax + 4; ++id) {
             gate.begun(RequestId{id}, Attempt{1});
             gate.ended(RequestId{id});
         }

@@ -14,7 +14,7 @@ TEST_CASE("a chain gets home slots: the offset of its position, one page per blo
     RequestSlots slots = RequestSlots::make(pages, 100).value();
     std::set<std::int32_t> pages_of_blocks;
     for (Position p = 0; p < 100; ++p) {
-        const KvSlot slot = slots.name(p).value();
+        const KvSlot slot = slots.allocate(p).value();
         CHECK(offset_of(slot) == p % kKvPageSlots);
         if (p % kKvPageSlots != 0) CHECK(page_of(slot) == page_of(slots.committed().back()));
         pages_of_blocks.insert(page_of(slot));
@@ -27,29 +27,29 @@ TEST_CASE("a chain gets home slots: the offset of its position, one page per blo
 TEST_CASE("a second row of one position gets a spare slot, and neither is moved by a commit") {
     KvPages pages{320};
     RequestSlots slots = RequestSlots::make(pages, 100).value();
-    const KvSlot home = slots.name(0).value();
-    const KvSlot sibling = slots.name(0).value();
+    const KvSlot home = slots.allocate(0).value();
+    const KvSlot sibling = slots.allocate(0).value();
     CHECK(home != sibling);
     CHECK(page_of(sibling) != page_of(home));
     slots.commit(sibling);
     slots.free(0, home);
     CHECK(slots.committed() == std::vector<KvSlot>{sibling});
     // The home offset of a position that is committed elsewhere serves as a spare.
-    const KvSlot next = slots.name(1).value();
+    const KvSlot next = slots.allocate(1).value();
     CHECK(next == home + 1);
-    const KvSlot spare = slots.name(1).value();
+    const KvSlot spare = slots.allocate(1).value();
     CHECK(spare == home);
 }
 
 TEST_CASE("a home offset that was freed before its sibling was committed serves as a spare too") {
     KvPages pages{96};
     RequestSlots slots = RequestSlots::make(pages, 32).value();
-    const KvSlot home = slots.name(0).value();
-    const KvSlot sibling = slots.name(0).value();
+    const KvSlot home = slots.allocate(0).value();
+    const KvSlot sibling = slots.allocate(0).value();
     slots.free(0, home);
     slots.commit(sibling);
     std::set<KvSlot> spares;
-    for (int i = 0; i < 32; ++i) spares.insert(slots.name(1).value());
+    for (int i = 0; i < 32; ++i) spares.insert(slots.allocate(1).value());
     CHECK(spares.contains(home));
 }
 
@@ -78,8 +78,8 @@ TEST_CASE("spares never take a page that a request has reserved") {
 TEST_CASE("a position outside the context is refused") {
     KvPages pages{96};
     RequestSlots slots = RequestSlots::make(pages, 40).value();
-    CHECK_FALSE(slots.name(40));
-    CHECK_FALSE(slots.name(-1));
+    CHECK_FALSE(slots.allocate(40));
+    CHECK_FALSE(slots.allocate(-1));
 }
 
 TEST_CASE("no slot is handed out twice, and all pages come back, under random trees and cuts") {
@@ -91,7 +91,7 @@ TEST_CASE("no slot is handed out twice, and all pages come back, under random tr
             std::vector<RequestSlots> requests;
             for (int i = 0; i < 3; ++i) requests.push_back(RequestSlots::make(pages, 300).value());
             std::map<KvSlot, int> owner;                           // every slot in use
-            std::vector<std::multimap<Position, KvSlot>> live(3);  // named, not committed
+            std::vector<std::multimap<Position, KvSlot>> live(3);  // allocated, not committed
             for (int step = 0; step < 1500; ++step) {
                 const auto r = static_cast<std::size_t>(random() % 3);
                 RequestSlots& slots = requests[r];
@@ -99,7 +99,7 @@ TEST_CASE("no slot is handed out twice, and all pages come back, under random tr
                 const auto action = random() % 10;
                 if (action < 6) {
                     const Position p = next + static_cast<Position>(random() % 5);
-                    const Result<KvSlot> slot = slots.name(p);
+                    const Result<KvSlot> slot = slots.allocate(p);
                     if (!slot) continue;
                     REQUIRE(slot.value() >= 0);
                     REQUIRE(slot.value() < 32 * 40);

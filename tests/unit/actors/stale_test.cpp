@@ -56,7 +56,7 @@ TEST_CASE("a draft that runs far ahead of the first segment's Begin does no harm
     msg::Proposal early{};
     early.root_position = static_cast<Position>(request.text.size()) - 1;
     early.root_token = request.text.back();
-    for (std::uint32_t i = 0; i < 4 * InboxGate::kHeldMax; ++i) {
+    for (std::uint32_t i = 0; i < 4 * AttemptFilter::kHeldMax; ++i) {
         early.route = route(1 + i % kRequestsMax, 1);
         early.count = 1;
         early.nodes[0] = {.token = oracle.answer[0],

@@ -23,7 +23,7 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
         if (node.id == tree.root().id) node.parent = TokenTree::kNoNode;
         // What proposers believe is the dispatcher's alone.
         node.log_prob = 0.0F;
-        node.reach = 0.0F;
+        node.path_log_prob = 0.0F;
         node.origin = msg::Origin::Trunk;
         nodes[node.id.value] = node;
     }
@@ -51,7 +51,7 @@ TEST_CASE("a verdict keeps the subtree under its outcome and drops all else") {
     for (const NodeId node : {root, a, b, c}) (void)tree.send(node, slot++);
 
     const std::vector<NodeId> accepted{a};
-    const TreeStep step = tree.apply(accepted, 3).value();
+    const TreeUpdate step = tree.apply(accepted, 3).value();
     REQUIRE(step.committed.size() == 2);
     CHECK(step.committed[0].slot == 100);
     CHECK(step.committed[1].slot == 101);
@@ -70,7 +70,7 @@ TEST_CASE("a miss leaves a new root alone, under a name that was never used") {
     const NodeId a = tree.grow(root, 1).value();
     (void)tree.send(root, 0);
     (void)tree.send(a, 1);
-    const TreeStep step = tree.apply({}, 9).value();
+    const TreeUpdate step = tree.apply({}, 9).value();
     CHECK(step.committed.size() == 1);
     CHECK(step.dropped.size() == 1);
     CHECK(tree.nodes().size() == 1);
@@ -109,7 +109,7 @@ TEST_CASE("in a full tree the most improbable unsent leaf makes room for a bette
     (void)tree.send(a, 1);
     CHECK_FALSE(tree.grow(root, 4, -5.0F));  // worse than all of them
     const NodeId better = tree.grow(root, 4, -3.0F).value();
-    CHECK(tree.find(b) == nullptr);  // reach -4
+    CHECK(tree.find(b) == nullptr);  // path_log_prob -4
     CHECK(tree.find(x) != nullptr);
     CHECK_FALSE(tree.grow(better, 5, -0.1F));  // less probable than each of them
     (void)tree.send(x, 2);
@@ -128,10 +128,10 @@ TEST_CASE("the trunk goes through the most probable child, the youngest among eq
     CHECK(tree.trunk_child(root)->id == c);
     // A newer opinion of a known candidate counts, also for what is below it.
     const NodeId d = tree.grow(a, 4, -0.25F).value();
-    CHECK(tree.find(d)->reach == -1.25F);
+    CHECK(tree.find(d)->path_log_prob == -1.25F);
     CHECK(tree.grow(root, 1, -0.125F, msg::Origin::Lookup).value() == a);
     CHECK(tree.trunk_child(root)->id == a);
-    CHECK(tree.find(d)->reach == -0.375F);
+    CHECK(tree.find(d)->path_log_prob == -0.375F);
     CHECK(tree.find(a)->origin == msg::Origin::Trunk);  // who had the idea first
 }
 
@@ -142,11 +142,11 @@ TEST_CASE("a verdict says whether its outcome was prepared, and by whom") {
     const NodeId b = tree.grow(a, 2, -2.0F, msg::Origin::Exit).value();
     const NodeId c = tree.grow(b, 3, -0.5F).value();
     for (const NodeId node : {root, a}) (void)tree.send(node, static_cast<KvSlot>(node.value));
-    const TreeStep hit = tree.apply(std::vector<NodeId>{a}, 2).value();
+    const TreeUpdate hit = tree.apply(std::vector<NodeId>{a}, 2).value();
     CHECK(hit.prepared);
     CHECK(tree.root().origin == msg::Origin::Exit);
-    CHECK(tree.root().reach == 0.0F);
-    CHECK(tree.find(c)->reach == -0.5F);
+    CHECK(tree.root().path_log_prob == 0.0F);
+    CHECK(tree.find(c)->path_log_prob == -0.5F);
     (void)tree.send(b, 7);
     CHECK_FALSE(tree.apply({}, 9).value().prepared);
 }
@@ -161,7 +161,7 @@ TEST_CASE("an accepted path that is not in the tree is refused and changes nothi
     const std::vector<TreeNode> before(tree.nodes().begin(), tree.nodes().end());
     for (const std::vector<NodeId>& path :
          {std::vector<NodeId>{b}, {a, b}, {a, a}, {root}, {NodeId{77}}, {TokenTree::kNoNode}}) {
-        const Result<TreeStep> step = tree.apply(path, 5);
+        const Result<TreeUpdate> step = tree.apply(path, 5);
         REQUIRE_FALSE(step);
         CHECK(step.error().code == Errc::Protocol);
         CHECK(std::equal(before.begin(), before.end(), tree.nodes().begin(), tree.nodes().end()));
@@ -219,7 +219,7 @@ TEST_CASE("replicas stay equal under any batches and verdicts, however late they
             for (const TreeNode& node : names.nodes()) {
                 float sum = 0.0F;  // eighths: exact
                 for (const TreeNode* above : names.path(node.id)) sum += above->log_prob;
-                REQUIRE(node.reach == sum);
+                REQUIRE(node.path_log_prob == sum);
             }
             // A verdict: the late replica has at least the rows that it is about.
             std::vector<NodeId> accepted;
@@ -242,10 +242,10 @@ TEST_CASE("replicas stay equal under any batches and verdicts, however late they
                 catch_up(static_cast<std::size_t>(on_the_way.end() - last) - 1);
             }
             const auto next = static_cast<TokenId>(below(4));
-            const TreeStep by_names = names.apply(accepted, next).value();
-            const TreeStep by_prompt = prompt_one.apply(accepted, next).value();
-            const TreeStep by_late = late_one.apply(accepted, next).value();
-            for (const TreeStep& step : {by_prompt, by_late}) {
+            const TreeUpdate by_names = names.apply(accepted, next).value();
+            const TreeUpdate by_prompt = prompt_one.apply(accepted, next).value();
+            const TreeUpdate by_late = late_one.apply(accepted, next).value();
+            for (const TreeUpdate& step : {by_prompt, by_late}) {
                 REQUIRE(step.committed.size() == by_names.committed.size());
                 for (std::size_t i = 0; i < step.committed.size(); ++i) {
                     CHECK(step.committed[i].slot == by_names.committed[i].slot);

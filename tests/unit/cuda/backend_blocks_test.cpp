@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/cuda/matrix_feed.hpp"
+#include "model/cuda/weight_uploader.hpp"
 #include "model/kernels/cuda/rows.hpp"
 #include "tests/support/source_tree.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
@@ -67,7 +67,7 @@ TEST_CASE("blocks of every type have the file's numbers on a device, bit for bit
         const Blocks blocks{type};
         CAPTURE(blocks.tensor.name);
         REQUIRE(blocks.tensor.rows >= cuda::kTileOutputs);
-        const MatrixFeed feed{natural_type(type), {blocks.tensor}};
+        const WeightUploader feed{natural_type(type), {blocks.tensor}};
         std::vector<std::byte> bytes(feed.bytes());
         // The result is ignored: some blocks of the fixture have numbers that are not finite.
         (void)feed.fill(0, feed.pieces(), bytes.data());
@@ -92,7 +92,7 @@ TEST_CASE("blocks take at most 1.05 times the file's memory on a device") {
         TensorView tensor{"t", type, kRows, kColumns};
         const auto of_file =
             static_cast<double>(kRows * kColumns / shape.block_elements * shape.block_bytes);
-        const MatrixFeed feed{natural_type(type), {tensor}};
+        const WeightUploader feed{natural_type(type), {tensor}};
         CHECK(static_cast<double>(feed.bytes()) <= 1.05 * of_file);
     }
 }

@@ -11,7 +11,7 @@
 #include <functional>
 #include <thread>
 
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "tests/unit/backend/spoilt_file.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"

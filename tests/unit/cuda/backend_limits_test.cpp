@@ -1,5 +1,5 @@
 // What the CUDA backend refuses, the last page of its cache, and which recordings it replays.
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "tests/unit/backend/spoilt_file.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"

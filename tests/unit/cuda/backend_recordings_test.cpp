@@ -1,6 +1,6 @@
 // Recordings of one backend: batches of any number of rows have the bits that they have without.
 #include "model/cuda/batch_tables.hpp"
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <unistd.h>
 
-#include "model/cuda/matrix_feed.hpp"
+#include "model/cuda/weight_uploader.hpp"
 #include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
 #include "model/weights/synthetic/synthetic_rows.hpp"
@@ -177,7 +177,7 @@ struct OnHost {
 };
 
 /// Whether the device fills a matrix as a loader does from tensors that the host made.
-void check_against_host(const MatrixFeed& feed, const std::vector<cuda::RandomPart>& parts) {
+void check_against_host(const WeightUploader& feed, const std::vector<cuda::RandomPart>& parts) {
     std::vector<std::byte> wanted(feed.bytes());
     CHECK(feed.fill(0, feed.pieces(), wanted.data()).empty());
     const OnDevice<std::byte> memory{std::vector<std::byte>(feed.bytes(), std::byte{0xFF})};
@@ -194,10 +194,11 @@ TEST_CASE("a device generates the numbers of the host, wherever its layout puts 
         const OnHost q{type, 1, 40, 96};
         const OnHost k{type, 2, 9, 96};
         const OnHost v{type, 3, 10, 96};
-        check_against_host(MatrixFeed{type, {q.view, k.view, v.view}}, {{1, 40}, {2, 9}, {3, 10}});
+        check_against_host(WeightUploader{type, {q.view, k.view, v.view}},
+                           {{1, 40}, {2, 9}, {3, 10}});
         const OnHost gate{type, 4, 21, 96};
         const OnHost up{type, 5, 21, 96};
-        check_against_host(MatrixFeed::paired(type, gate.view, up.view), {{4, 21}, {5, 21}});
+        check_against_host(WeightUploader::paired(type, gate.view, up.view), {{4, 21}, {5, 21}});
     }
 }
 

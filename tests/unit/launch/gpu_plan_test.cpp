@@ -67,7 +67,7 @@ PipelineConfig with_draft(const char* method) {
 }
 
 /// "early 0, final 1, draft 2": the GPU of each stage by id; - is the CPU.
-std::string seats(const Result<GpuPlan>& plan) {
+std::string placement_text(const Result<GpuPlan>& plan) {
     if (!plan.ok()) return plan.error().what;
     std::string text;
     for (const PlacedStage& stage : plan.value().placement.stages) {
@@ -87,28 +87,29 @@ TEST_CASE(
     "one GPU holds all stages in one process, two part target and draft, three also segments") {
     const PipelineConfig fold = with_draft("fold");
     const Result<GpuPlan> one = plan_of(fold, machine_of({90}));
-    CHECK(seats(one) == "early 0, final 0, draft 0");
+    CHECK(placement_text(one) == "early 0, final 0, draft 0");
     REQUIRE(one.value().placement.processes.size() == 1);
     CHECK(one.value().placement.processes.front().name == "gpu0");
-    CHECK(seats(plan_of(fold, machine_of({90, 90}))) == "early 0, final 0, draft 1");
-    CHECK(seats(plan_of(fold, machine_of({90, 90, 90}))) == "early 0, final 1, draft 2");
-    CHECK(seats(plan_of(fold, machine_of({90, 90, 90, 90}))) == "early 0, final 1, draft 2");
+    CHECK(placement_text(plan_of(fold, machine_of({90, 90}))) == "early 0, final 0, draft 1");
+    CHECK(placement_text(plan_of(fold, machine_of({90, 90, 90}))) == "early 0, final 1, draft 2");
+    CHECK(placement_text(plan_of(fold, machine_of({90, 90, 90, 90}))) ==
+          "early 0, final 1, draft 2");
 }
 
 TEST_CASE(
     "draft and correct get a GPU each where there are four, and share one where there are two") {
     const PipelineConfig four = with_draft("four-stages");
-    CHECK(seats(plan_of(four, machine_of({90, 90, 90, 90}))) ==
+    CHECK(placement_text(plan_of(four, machine_of({90, 90, 90, 90}))) ==
           "early-verify 0, final-verify 1, draft 2, correct 3");
-    CHECK(seats(plan_of(four, machine_of({90, 90}))) ==
+    CHECK(placement_text(plan_of(four, machine_of({90, 90}))) ==
           "early-verify 0, final-verify 0, draft 1, correct 1");
 }
 
 TEST_CASE("a target that needs all GPUs has its drafts beside the smallest holder that has room") {
     // 50 GB of early layers, 30 of late ones: the draft goes where less is held.
     const PipelineConfig fold = with_draft("fold");
-    CHECK(seats(plan_of(fold, machine_of({50, 50}))) == "early 0, final 1, draft 1");
-    CHECK(seats(plan_of(fold, machine_of({60, 32}))) == "early 0, final 1, draft 0");
+    CHECK(placement_text(plan_of(fold, machine_of({50, 50}))) == "early 0, final 1, draft 1");
+    CHECK(placement_text(plan_of(fold, machine_of({60, 32}))) == "early 0, final 1, draft 0");
 }
 
 TEST_CASE("segments that do not fit whole are cut, with the exit at the end of the last part") {
@@ -127,7 +128,8 @@ TEST_CASE("segments that do not fit whole are cut, with the exit at the end of t
     CHECK(next == kLayers);
     for (const auto& [gpu, bytes] : held) CHECK(bytes <= 30 * kGigabyte);
     const PipelineConfig pearl = with_draft("pearl");
-    CHECK(seats(plan_of(pearl, machine_of({45, 45, 5}))) == "target-1 0, target-2 1, draft 2");
+    CHECK(placement_text(plan_of(pearl, machine_of({45, 45, 5}))) ==
+          "target-1 0, target-2 1, draft 2");
 }
 
 TEST_CASE("a device that the file names wins, and a target on the CPU stays there") {
@@ -143,21 +145,21 @@ role = "segment"
 source = "model"
 model = "draft.gguf"
 )");
-    CHECK(seats(plan_of(config, machine_of({90, 90}))) == "target 1, draft 0");
-    CHECK(seats(plan_of(config, machine_of({90}))) == "target 0, draft 0");
-    CHECK(seats(plan_of(config, machine_of({90, 90}), {1})).find("device = \"cuda:0\"") !=
+    CHECK(placement_text(plan_of(config, machine_of({90, 90}))) == "target 1, draft 0");
+    CHECK(placement_text(plan_of(config, machine_of({90}))) == "target 0, draft 0");
+    CHECK(placement_text(plan_of(config, machine_of({90, 90}), {1})).find("device = \"cuda:0\"") !=
           std::string::npos);
     for (StageConfig& stage : config.stages) {
         stage.device = {};
         stage.device_given = stage.role == StageRole::Segment;
     }
-    CHECK(seats(plan_of(config, machine_of({90, 90}))) == "target -, draft 0");
+    CHECK(placement_text(plan_of(config, machine_of({90, 90}))) == "target -, draft 0");
 }
 
 TEST_CASE("a draft that only looks up stays on the CPU, and a shared process stays together") {
     PipelineConfig pearl = method_config("pearl").value();
     pearl.draft->use_stand_in();
-    CHECK(seats(plan_of(pearl, machine_of({90, 90}))) == "target 0, draft -");
+    CHECK(placement_text(plan_of(pearl, machine_of({90, 90}))) == "target 0, draft -");
     const Result<GpuPlan> exits = plan_of(method_config("adadecode").value(), machine_of({90, 90}));
     REQUIRE(exits.ok());
     for (const PlacedStage& stage : exits.value().placement.stages)

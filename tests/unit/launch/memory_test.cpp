@@ -7,8 +7,8 @@
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/load/make_backend.hpp"
+#include "launch/placement/available_memory.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/placement/memory_room.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/contains.hpp"
@@ -197,14 +197,15 @@ TEST_CASE("what does not fit is refused with the numbers and what could help") {
                                          .kv_bytes = 900'000'000,
                                          .other_bytes = 1'000'000}};
     CHECK(check_memory(needs, std::nullopt).ok());
-    CHECK(check_memory(needs, MemoryRoom{1'001'000'000, "MemAvailable"}).ok());
-    const Status kv = check_memory(needs, MemoryRoom{500'000'000, "MemAvailable"});
+    CHECK(check_memory(needs, AvailableMemory{1'001'000'000, "MemAvailable"}).ok());
+    const Status kv = check_memory(needs, AvailableMemory{500'000'000, "MemAvailable"});
     REQUIRE(!kv.ok());
     CHECK(kv.error().code == Errc::OutOfMemory);
     CHECK(contains(kv.error().what, "needs 1001 MB of memory, there are 500 MB (MemAvailable)"));
     CHECK(contains(kv.error().what, "a: weights 100 MB, KV cache 900 MB"));
     CHECK(contains(kv.error().what, "(-c)"));
-    const Status weights = check_memory(needs, MemoryRoom{50'000'000, "the limit of cgroup /x"});
+    const Status weights =
+        check_memory(needs, AvailableMemory{50'000'000, "the limit of cgroup /x"});
     REQUIRE(!weights.ok());
     CHECK(contains(weights.error().what, "--dtype"));
 }
@@ -215,8 +216,8 @@ TEST_CASE("what lies on a GPU takes none of the host's memory") {
                                          .kv_bytes = 900'000'000,
                                          .other_bytes = 1'000'000,
                                          .on_gpu = true}};
-    CHECK(check_memory(needs, MemoryRoom{1'000'000, "MemAvailable"}).ok());
-    const Status other = check_memory(needs, MemoryRoom{500'000, "MemAvailable"});
+    CHECK(check_memory(needs, AvailableMemory{1'000'000, "MemAvailable"}).ok());
+    const Status other = check_memory(needs, AvailableMemory{500'000, "MemAvailable"});
     REQUIRE(!other.ok());
     CHECK(contains(other.error().what, "[a: other 1 MB]"));
 }

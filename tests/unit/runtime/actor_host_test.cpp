@@ -9,7 +9,7 @@ using namespace paceline::test;
 
 namespace {
 
-struct Nowhere : Outside {
+struct Nowhere : HostEnvironment {
     Micros time{0};
     std::vector<StageId> sent_to;
     [[nodiscard]] Micros now() const override { return time; }

@@ -52,7 +52,7 @@ struct Neighbour : Actor {
         diary.entries.push_back({Diary::What::Received, message.count});
         --diary.hops_left;
         if (diary.random.one_in(3)) submit_some(0);
-        if (--message.root_position > 0) pass_on(message);
+        if (--message.root_position > 0) forward(message);
         look_whether_over();
     }
     void submit_some(std::uint32_t least) {
@@ -77,11 +77,11 @@ struct Neighbour : Actor {
         message.root_position = static_cast<Position>(diary.random.below(5));
         diary.hops[job] = static_cast<std::uint32_t>(message.root_position);
         diary.hops_left += diary.hops[job];
-        if (message.root_position > 0) pass_on(message);
+        if (message.root_position > 0) forward(message);
         if (diary.ended == diary.jobs) submit_some(1);  // never idle before all were submitted
         look_whether_over();
     }
-    void pass_on(const msg::Proposal& message) {
+    void forward(const msg::Proposal& message) {
         const std::size_t own = context->self().value - 1U;
         const StageId to = kNeighbours[(own + 1 + diary.random.below(2)) % kNeighbours.size()];
         CHECK(send(*context, to, message) == Push::Ok);

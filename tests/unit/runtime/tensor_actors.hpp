@@ -106,10 +106,10 @@ struct TensorReader : Actor {
         msg::Proposal answer{};
         answer.root_position = number + 1000;
         answers.push_back(answer);
-        pass_on();
+        forward();
     }
-    void on_room(StageId) override { pass_on(); }
-    void pass_on() {
+    void on_room(StageId) override { forward(); }
+    void forward() {
         while (!answers.empty() && send(*context, to, answers.front()) == Push::Ok) {
             answers.pop_front();
         }

@@ -47,16 +47,16 @@ public:
             },
             [this, proposal](JobOutcome) {
                 waiting_.push_back(proposal);
-                pass_on();
+                forward();
             });
     }
     void on_room([[maybe_unused]] StageId to) override {
         ++rooms;
-        pass_on();
+        forward();
     }
     void on_peer(StageId peer, PeerChange change) override {
         (change == PeerChange::Lost ? lost : joined).push_back(peer);
-        pass_on();
+        forward();
     }
 
     std::vector<StageId> lost;
@@ -77,7 +77,7 @@ private:
         proposal.root_position += number;
         pool.release(slot);
     }
-    void pass_on() {
+    void forward() {
         while (!waiting_.empty()) {
             msg::Proposal next = waiting_.front();
             next.root_position += 1;

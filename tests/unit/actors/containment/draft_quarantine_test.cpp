@@ -48,7 +48,7 @@ struct Decoding {
         bench.verdict(id, attempt, base++, {50}, finish, true);
     }
     /// For so long, without candidates.
-    void go_on(Bench& bench, int seconds) {
+    void run_for(Bench& bench, int seconds) {
         for (; seconds > 0; --seconds) {
             bench.context.pass(Micros{1'000'000});
             alone(bench);
@@ -104,7 +104,7 @@ TEST_CASE("a request that hangs the draft for less time than clears it goes on w
     Decoding hangs{bench.submit(long_request())};
     for (int i = 0; i < 3; ++i) {
         CHECK(newly_sent(bench) == Requests{hangs.id});
-        hangs.go_on(bench, 15);  // until the hang is noticed; tokens come without the draft
+        hangs.run_for(bench, 15);  // until the hang is noticed; tokens come without the draft
         lose_and_join(bench, kDraft);
     }
     CHECK(newly_sent(bench).empty());
@@ -128,10 +128,10 @@ TEST_CASE("a request with which the draft lives for long enough is not suspected
         for (int i = 0; i < 9; ++i) {
             Decoding innocent{bench.submit(long_request())};
             lose_and_join(bench, kDraft, 2);
-            innocent.go_on(bench, 21);
+            innocent.run_for(bench, 21);
             lose_and_join(bench, kDraft, 2);
             (void)newly_sent(bench);
-            innocent.go_on(bench, 21);
+            innocent.run_for(bench, 21);
             lose_and_join(bench, kDraft);
             CHECK(newly_sent(bench) == Requests{innocent.id});
             bench.conductor.cancel(innocent.id);
@@ -170,9 +170,9 @@ TEST_CASE(
     lose_and_join(bench, kDraft, 2);
     (void)newly_sent(bench);
     bench.verdict(second, 1, 4, {50});
-    first.go_on(bench, 19);
+    first.run_for(bench, 19);
     CHECK(newly_sent(bench).empty());
-    first.go_on(bench, 2);
+    first.run_for(bench, 2);
     CHECK(newly_sent(bench) == Requests{second});
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("a death of a process with draft and correct is one death, and excused
         CHECK(bench.context.posted.empty());
         Decoding other{bench.submit(long_request())};
         CHECK(sent_to(bench, kCorrect) == Requests{other.id});
-        other.go_on(bench, 21);
+        other.run_for(bench, 21);
         CHECK(bench.context.excused == std::vector<StageId>(3, kDraft));
     }
 }

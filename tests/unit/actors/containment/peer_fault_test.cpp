@@ -209,7 +209,7 @@ TEST_CASE("a Begin that cannot be ends the stage itself, whatever a peer's messa
 TEST_CASE("a last segment that answers requests which never began is reported, its reader lives") {
     Pair pair;
     msg::Verdict early = verdict_at(3, 1);
-    for (std::uint64_t id = 100; id < 100 + InboxGate::kHeldMax; ++id) {
+    for (std::uint64_t id = 100; id < 100 + AttemptFilter::kHeldMax; ++id) {
         early.route.request = RequestId{id};
         pair.first.tell(kBackId, early);
     }

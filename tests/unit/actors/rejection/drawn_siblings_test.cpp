@@ -70,14 +70,14 @@ struct Scene {
             const auto parent = static_cast<std::int16_t>(static_cast<int>(proposal.count) - 1);
             proposal.nodes[proposal.count++] = {next, parent, msg::Origin::Trunk, -0.1F};
         }
-        scheduler.propose(proposal, BatchScheduler::Speaker::Draft, Micros{0});
+        scheduler.propose(proposal, BatchScheduler::ProposalSource::Draft, Micros{0});
     }
     void commit(TokenId token) {
         msg::Verdict verdict{};
         verdict.base = static_cast<Position>(state->text().size());
         verdict.count = 1;
         verdict.tokens[0] = token;
-        const Result<TreeStep> step = state->apply(verdict);
+        const Result<TreeUpdate> step = state->apply(verdict);
         REQUIRE(step);
         scheduler.follow(RequestId{1}, step.value(), Micros{0});
     }

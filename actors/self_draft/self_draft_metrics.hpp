@@ -1,4 +1,4 @@
-// SelfDraftAccount: the counters of a target that drafts for itself, and its current state as gauges
+// SelfDraftMetrics: the counters of a target that drafts for itself, and its current state as gauges
 // (self_draft_state.hpp). Used by SelfDraft.
 //
 // It only records. docs/observability.md, "Accounts of drafts that the target makes itself", defines
@@ -19,14 +19,14 @@
 
 namespace paceline {
 
-class SelfDraftAccount {
+class SelfDraftMetrics {
 public:
     using Micros = std::chrono::microseconds;
     using OnAutoOff = std::function<void(bool drafts, double gain)>;
 
     /// Borrows the host, whose context is there from the first call on. `on_auto_off` (may be empty) is
     /// called when drafting is turned off or on.
-    SelfDraftAccount(const SelfDraftHost& host, OnAutoOff on_auto_off)
+    SelfDraftMetrics(const SelfDraftHost& host, OnAutoOff on_auto_off)
         : host_{host}, on_auto_off_{std::move(on_auto_off)} {}
 
     /// Submitted: so many rows that run this path.
@@ -37,7 +37,7 @@ public:
     /// A batch. `verifies`: it was not prefill alone.
     void run_took(bool verifies, Micros took) const;
     /// What a verdict did to the chain.
-    void verified(const DraftChain& chain, const TreeStep& step) const;
+    void verified(const DraftChain& chain, const TreeUpdate& step) const;
     /// What the gauges say from now on.
     void show(const SelfDraftState& state);
 

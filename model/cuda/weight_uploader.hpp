@@ -1,4 +1,4 @@
-// MatrixFeed: reads a matrix of a file piece by piece, in the layout of the device.
+// WeightUploader: reads a matrix of a file piece by piece, in the layout of the device.
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
@@ -20,14 +20,16 @@
 
 namespace paceline {
 
-class MatrixFeed {
+class WeightUploader {
 public:
     /// Rows of all `tensors`, one tensor after the other. They have equal columns.
-    MatrixFeed(cuda::WeightType type, std::vector<TensorView> tensors);
+    WeightUploader(cuda::WeightType type, std::vector<TensorView> tensors);
     /// Rows `list` of one tensor.
-    MatrixFeed(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
+    WeightUploader(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
     /// Two tensors of equal shape, to be computed side by side.
-    static MatrixFeed paired(cuda::WeightType type, const TensorView& gate, const TensorView& up);
+    static WeightUploader paired(cuda::WeightType type,
+                                 const TensorView& gate,
+                                 const TensorView& up);
 
     /// fill() generates the rows of these tensors, which have no bytes, from `seed` (model/weights/synthetic). For
     /// block types, which cuda::launch_random() does not generate.

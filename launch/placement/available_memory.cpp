@@ -1,4 +1,4 @@
-#include "launch/placement/memory_room.hpp"
+#include "launch/placement/available_memory.hpp"
 
 #include <charconv>
 #include <fstream>
@@ -42,12 +42,12 @@ constexpr GroupFiles kV2{"/memory.max", "/memory.current", "inactive_file "};
 constexpr GroupFiles kV1{"/memory.limit_in_bytes", "/memory.usage_in_bytes",
                          "total_inactive_file "};
 
-void tighten(std::optional<MemoryRoom>& room, std::uint64_t bytes, const std::string& whence) {
-    if (!room || bytes < room->bytes) room = MemoryRoom{bytes, whence};
+void tighten(std::optional<AvailableMemory>& room, std::uint64_t bytes, const std::string& whence) {
+    if (!room || bytes < room->bytes) room = AvailableMemory{bytes, whence};
 }
 
 /// `group` and every group above it, below `root`.
-void tighten_by_groups(std::optional<MemoryRoom>& room,
+void tighten_by_groups(std::optional<AvailableMemory>& room,
                        const std::string& root,
                        std::string group,
                        const GroupFiles& files) {
@@ -85,8 +85,8 @@ std::optional<std::uint64_t> parse_group_room(std::string_view limit,
     return std::min(*most, left + value_of(stat, inactive).value_or(0));
 }
 
-std::optional<MemoryRoom> read_memory_room() {
-    std::optional<MemoryRoom> room;
+std::optional<AvailableMemory> read_memory_room() {
+    std::optional<AvailableMemory> room;
     if (const auto meminfo = read_text("/proc/meminfo")) {
         if (const auto bytes = parse_mem_available(*meminfo)) tighten(room, *bytes, "MemAvailable");
     }

@@ -1,4 +1,4 @@
-// MemoryRoom: how much memory this process and its children can still get without the kernel
+// AvailableMemory: how much memory this process and its children can still get without the kernel
 // taking it back by force.
 //
 // The least of /proc/meminfo's MemAvailable and what each memory cgroup above this process (v2
@@ -13,13 +13,13 @@
 
 namespace paceline {
 
-struct MemoryRoom {
+struct AvailableMemory {
     std::uint64_t bytes = 0;
     std::string whence;  // "MemAvailable", "the limit of cgroup /user.slice"
 };
 
 /// Nothing where the kernel does not say.
-[[nodiscard]] std::optional<MemoryRoom> read_memory_room();
+[[nodiscard]] std::optional<AvailableMemory> read_memory_room();
 
 /// The value of "MemAvailable:   123 kB" in bytes.
 [[nodiscard]] std::optional<std::uint64_t> parse_mem_available(std::string_view meminfo);

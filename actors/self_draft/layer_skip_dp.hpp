@@ -1,4 +1,4 @@
-// LayerProgramme: CLaSp's choice of the layers that a draft skips, a dynamic programme over hidden
+// LayerSkipDp: CLaSp's choice of the layers that a draft skips, a dynamic programme over hidden
 // states (CLaSp, section 3.3; indices, arg max and backtracking corrected).
 //
 //     h[i]     the residual after i layers of the whole model, at the last accepted token

@@ -1,4 +1,4 @@
-// InboxGate: which messages a stage may act on.
+// AttemptFilter: which messages a stage may act on.
 //
 //     attempt < current                                               Stale: changes nothing
 //     attempt == current                                              Current
@@ -45,7 +45,7 @@ namespace paceline {
 
 enum class Age : std::uint8_t { Stale, Current, Early };
 
-class InboxGate {
+class AttemptFilter {
 public:
     static constexpr std::size_t kHeldMax = 128;
     static constexpr std::size_t kHintsMax = kHeldMax / 2;  // of one kind that may be lost
@@ -62,7 +62,7 @@ public:
     /// by then, so the oldest held verdicts can be dropped; a segment needs every verdict.
     enum class Overflow : std::uint8_t { Refuse, DropOldest };
 
-    explicit InboxGate(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}
+    explicit AttemptFilter(Overflow overflow = Overflow::Refuse) : overflow_{overflow} {}
 
     /// Whether a Begin is to be handled: its attempt is later than the one that is known.
     [[nodiscard]] bool is_news(RequestId request, Attempt attempt) const;

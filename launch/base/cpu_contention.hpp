@@ -1,8 +1,9 @@
-// OtherLoad: how much of this process's cores other processes used while it ran: the busy time that the kernel
-// counted on the cores that this process may use, less the time of this process and its children.
+// CpuContention: how many of the cores that this process may use were kept busy by other processes
+// since the object was made.
 //
-// Reads /proc. Returns nothing where /proc lacks the data (another kernel, a container that hides it). One
-// thread.
+// Computed as the busy time that the kernel counts for these cores in /proc/stat, less the processor
+// time of this process and its children, over the elapsed time. No result where /proc lacks the data
+// (another kernel, or a container that hides it). One thread.
 #pragma once
 
 #include <chrono>
@@ -13,19 +14,20 @@
 
 namespace paceline {
 
-/// Seconds that these cores were not idle, by the text of /proc/stat; nothing if a core is not in it.
+/// Seconds in which these cores were not idle, from the text of /proc/stat; no result if a core is
+/// missing in it.
 [[nodiscard]] std::optional<double> busy_seconds(std::string_view stat,
                                                  const std::vector<int>& cores,
                                                  double ticks_per_second);
-/// Seconds that a process has computed, by the text of its /proc/PID/stat.
+/// Processor seconds of a process, from the text of its /proc/PID/stat.
 [[nodiscard]] std::optional<double> process_seconds(std::string_view stat, double ticks_per_second);
 
-class OtherLoad {
+class CpuContention {
 public:
-    /// The time begins.
-    OtherLoad();
+    /// The measurement begins.
+    CpuContention();
 
-    /// Cores that others kept busy since then, on average; nothing if less than a second has passed.
+    /// Cores that other processes kept busy since then, on average; no result in the first second.
     [[nodiscard]] std::optional<double> cores() const;
     /// Cores that this process may use.
     [[nodiscard]] int usable() const { return static_cast<int>(cores_.size()); }

@@ -1,4 +1,4 @@
-#include "launch/base/other_load.hpp"
+#include "launch/base/cpu_contention.hpp"
 
 #include <doctest/doctest.h>
 
@@ -34,6 +34,6 @@ TEST_CASE("little load of others is no matter, more is told with what helps") {
 }
 
 TEST_CASE("nothing is said about less than a second") {
-    const OtherLoad load;
+    const CpuContention load;
     CHECK(!load.cores());
 }

@@ -1,4 +1,4 @@
-#include "actors/protocol/inbox_gate.hpp"
+#include "actors/protocol/attempt_filter.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -9,23 +9,23 @@
 
 namespace paceline {
 
-bool InboxGate::is_news(RequestId request, Attempt attempt) const {
+bool AttemptFilter::is_news(RequestId request, Attempt attempt) const {
     const auto known = known_.find(request);
     return known == known_.end() || attempt > known->second.attempt;
 }
 
-void InboxGate::begun(RequestId request, Attempt attempt) {
+void AttemptFilter::begun(RequestId request, Attempt attempt) {
     Known& known = known_[request];
     if (known.over) std::erase(over_, request);
     known = {attempt, false};
 }
 
-void InboxGate::await_again(RequestId request) {
+void AttemptFilter::await_again(RequestId request) {
     const auto known = known_.find(request);
     if (known != known_.end() && !known->second.over) --known->second.attempt.value;
 }
 
-void InboxGate::stopped(RequestId request, Attempt attempt) {
+void AttemptFilter::stopped(RequestId request, Attempt attempt) {
     if (!is_news(request, attempt) && known_.at(request).attempt != attempt) return;
     Known& known = known_[request];
     const bool was_over = std::exchange(known, {attempt, true}).over;
@@ -34,39 +34,39 @@ void InboxGate::stopped(RequestId request, Attempt attempt) {
     if (over_.size() > kOverMax) forget_oldest();
 }
 
-void InboxGate::ended(RequestId request) {
+void AttemptFilter::ended(RequestId request) {
     const auto known = known_.find(request);
     if (known != known_.end()) stopped(request, known->second.attempt);
 }
 
-void InboxGate::all_ended() {
+void AttemptFilter::all_ended() {
     for (auto& [request, known] : known_) {
         if (!std::exchange(known.over, true)) over_.push_back(request);
     }
     while (over_.size() > kOverMax) forget_oldest();
 }
 
-void InboxGate::forget_oldest() {
+void AttemptFilter::forget_oldest() {
     const bool wrong = planted(PlantedBug::GateForgetsRunning);
     known_.erase(wrong ? known_.begin()->first : over_.front());
     over_.pop_front();
 }
 
-Age InboxGate::age(RequestId request, Attempt attempt) const {
+Age AttemptFilter::age(RequestId request, Attempt attempt) const {
     if (is_news(request, attempt)) return Age::Early;
     const bool current = known_.at(request).attempt == attempt;
     return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
 }
 
-Age InboxGate::peek(const msg::Route& route) const {
+Age AttemptFilter::peek(const msg::Route& route) const {
     const Age found = age(route.request, route.attempt);
     return found == Age::Early && planted(PlantedBug::GateDropsEarly) ? Age::Stale : found;
 }
 
-Result<Age> InboxGate::admit(StageId from,
-                             std::uint16_t kind,
-                             const msg::Route& route,
-                             std::span<const std::byte> bytes) {
+Result<Age> AttemptFilter::admit(StageId from,
+                                 std::uint16_t kind,
+                                 const msg::Route& route,
+                                 std::span<const std::byte> bytes) {
     const Age found = peek(route);
     if (found != Age::Early) return found;
     if (held_.size() >= kHeldMax && overflow_ == Overflow::DropOldest) {
@@ -81,10 +81,10 @@ Result<Age> InboxGate::admit(StageId from,
     return found;
 }
 
-Age InboxGate::admit_hint(StageId from,
-                          std::uint16_t kind,
-                          const msg::Route& route,
-                          std::span<const std::byte> bytes) {
+Age AttemptFilter::admit_hint(StageId from,
+                              std::uint16_t kind,
+                              const msg::Route& route,
+                              std::span<const std::byte> bytes) {
     const Age found = peek(route);
     if (found != Age::Early) return found;
     std::erase_if(held_, [&](const Held& held) {
@@ -102,11 +102,11 @@ Age InboxGate::admit_hint(StageId from,
     return found;
 }
 
-void InboxGate::forget(StageId peer) {
+void AttemptFilter::forget(StageId peer) {
     std::erase_if(held_, [peer](const Held& held) { return held.from == peer; });
 }
 
-std::vector<InboxGate::Held> InboxGate::take_due() {
+std::vector<AttemptFilter::Held> AttemptFilter::take_due() {
     std::vector<Held> due;
     std::vector<Held> early;
     for (Held& held : held_) {

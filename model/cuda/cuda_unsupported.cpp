@@ -1,4 +1,4 @@
-#include "model/cuda/cuda_refusals.hpp"
+#include "model/cuda/cuda_unsupported.hpp"
 
 #include <cstdio>
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-#include "actors/self_draft/layer_programme.hpp"
+#include "actors/self_draft/layer_skip_dp.hpp"
 
 #include <algorithm>
 #include <cmath>

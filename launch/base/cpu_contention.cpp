@@ -1,4 +1,4 @@
-#include "launch/base/other_load.hpp"
+#include "launch/base/cpu_contention.hpp"
 
 #include <algorithm>
 #include <array>
@@ -93,15 +93,15 @@ std::optional<double> process_seconds(std::string_view stat, double ticks_per_se
     return (user + system) / ticks_per_second;
 }
 
-OtherLoad::OtherLoad() : cores_{allowed_cores()}, begin_{sample()} {}
+CpuContention::CpuContention() : cores_{allowed_cores()}, begin_{sample()} {}
 
-OtherLoad::Sample OtherLoad::sample() const {
+CpuContention::Sample CpuContention::sample() const {
     return {.at = std::chrono::steady_clock::now(),
             .busy = busy_seconds(text_of("/proc/stat"), cores_, ticks_per_second()),
             .own = own_seconds()};
 }
 
-std::optional<double> OtherLoad::cores() const {
+std::optional<double> CpuContention::cores() const {
     const Sample now = sample();
     const std::chrono::duration<double> passed = now.at - begin_.at;
     if (passed < kLeastTime || !now.busy || !begin_.busy) return std::nullopt;

@@ -1,4 +1,4 @@
-#include "bench/cuda/attention_desk.hpp"
+#include "bench/cuda/attention_bench.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -18,7 +18,7 @@ std::size_t size_of(int count) {
 
 }  // namespace
 
-AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
+AttentionBench::AttentionBench(const Bench& bench, ProductDesk& desk, int context)
     : config_{bench.file.config()}, desk_{desk}, context_{context} {
     constexpr int kPage = kKvPageSlots;
     const int slots = (context + cuda::kBatchRows + kPage - 1) / kPage * kPage;
@@ -69,7 +69,7 @@ AttentionDesk::AttentionDesk(const Bench& bench, ProductDesk& desk, int context)
                                                                 : cuda::AttentionKernel::Plain;
 }
 
-AttentionDesk::Planned AttentionDesk::planned() const {
+AttentionBench::Planned AttentionBench::planned() const {
     std::vector<Row> rows;
     for (int r = 0; r < desk_.rows(); ++r) {
         Row row;
@@ -90,13 +90,13 @@ AttentionDesk::Planned AttentionDesk::planned() const {
     return planned;
 }
 
-void AttentionDesk::rotate(int i) const {
+void AttentionBench::rotate(int i) const {
     cuda::RotateArgs args = rotate_;
     args.layer = i % layers_;
     cuda::launch_rotate(desk_.stream(), args, desk_.rows());
 }
 
-void AttentionDesk::attend(const Planned& planned, int i) const {
+void AttentionBench::attend(const Planned& planned, int i) const {
     cuda::AttentionArgs args = attend_;
     args.plan = planned.words.as<std::int32_t>();
     args.partials = planned.partials.as<float>();

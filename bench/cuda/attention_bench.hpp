@@ -11,10 +11,10 @@
 
 namespace paceline::bench {
 
-class AttentionDesk {
+class AttentionBench {
 public:
     /// For as many rows as `desk` has now, at the positions after `context` keys.
-    AttentionDesk(const Bench& bench, ProductDesk& desk, int context);
+    AttentionBench(const Bench& bench, ProductDesk& desk, int context);
 
     /// How these rows are launched: the plan on the device, room for partials.
     struct Planned {

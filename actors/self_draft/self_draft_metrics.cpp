@@ -1,4 +1,4 @@
-#include "actors/self_draft/self_draft_account.hpp"
+#include "actors/self_draft/self_draft_metrics.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,28 +15,28 @@ std::uint64_t count_of(std::chrono::microseconds took) {
 
 }  // namespace
 
-void SelfDraftAccount::pass(const DraftPath& path, std::size_t rows) const {
+void SelfDraftMetrics::pass(const DraftPath& path, std::size_t rows) const {
     host_.context->count(counters::kDraftForwards);
     host_.context->count(counters::kDraftRows, rows);
     const auto each = static_cast<std::uint64_t>(std::lround(2.0 * path.layers));
     host_.context->count(counters::kDraftSublayers, rows * each);
 }
 
-void SelfDraftAccount::pass_took(Micros took) const {
+void SelfDraftMetrics::pass_took(Micros took) const {
     host_.context->count(counters::kDraftMicros, count_of(took));
 }
 
-void SelfDraftAccount::optimised(std::uint64_t sublayers, Micros took) const {
+void SelfDraftMetrics::optimised(std::uint64_t sublayers, Micros took) const {
     host_.context->count(counters::kOptimiseJobs);
     host_.context->count(counters::kOptimiseSublayers, sublayers);
     host_.context->count(counters::kOptimiseMicros, count_of(took));
 }
 
-void SelfDraftAccount::run_took(bool verifies, Micros took) const {
+void SelfDraftMetrics::run_took(bool verifies, Micros took) const {
     if (verifies) host_.context->count(counters::kVerifyMicros, count_of(took));
 }
 
-void SelfDraftAccount::verified(const DraftChain& chain, const TreeStep& step) const {
+void SelfDraftMetrics::verified(const DraftChain& chain, const TreeUpdate& step) const {
     if (!chain.drafted) return;
     // The first one is the old root, which an earlier verdict has committed.
     const auto accepted = std::count_if(
@@ -47,7 +47,7 @@ void SelfDraftAccount::verified(const DraftChain& chain, const TreeStep& step) c
     host_.context->count(counters::kChainAccepted, static_cast<std::uint64_t>(accepted));
 }
 
-void SelfDraftAccount::show(const SelfDraftState& state) {
+void SelfDraftMetrics::show(const SelfDraftState& state) {
     paceline::show(*host_.context, state);
     if (std::exchange(drafts_, state.drafts) == state.drafts) return;
     if (!state.drafts) host_.context->count(counters::kAutoOffs);

@@ -1,4 +1,4 @@
-#include "model/cuda/matrix_feed.hpp"
+#include "model/cuda/weight_uploader.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -64,30 +64,34 @@ bool finite_bfloats(const std::byte* row, std::size_t count) {
 
 }  // namespace
 
-MatrixFeed::MatrixFeed(WeightType type, std::vector<TensorView> tensors)
+WeightUploader::WeightUploader(WeightType type, std::vector<TensorView> tensors)
     : tensors_{std::move(tensors)} {
     shape_.type = type;
     for (const TensorView& tensor : tensors_) shape_.outputs += static_cast<int>(tensor.rows);
     measure();
 }
 
-MatrixFeed::MatrixFeed(WeightType type, const TensorView& tensor, std::vector<std::int64_t> list)
+WeightUploader::WeightUploader(WeightType type,
+                               const TensorView& tensor,
+                               std::vector<std::int64_t> list)
     : tensors_{tensor}, list_{std::move(list)} {
     shape_.type = type;
     shape_.outputs = static_cast<int>(list_.size());
     measure();
 }
 
-MatrixFeed MatrixFeed::paired(WeightType type, const TensorView& gate, const TensorView& up) {
+WeightUploader WeightUploader::paired(WeightType type,
+                                      const TensorView& gate,
+                                      const TensorView& up) {
     PACE_CHECK(gate.rows == up.rows && gate.cols == up.cols, "a pair has equal shapes");
-    MatrixFeed feed{type, std::vector<TensorView>{gate, up}};
+    WeightUploader feed{type, std::vector<TensorView>{gate, up}};
     feed.shape_.outputs = static_cast<int>(gate.rows);
     feed.shape_.paired = true;
     feed.measure();
     return feed;
 }
 
-void MatrixFeed::measure() {
+void WeightUploader::measure() {
     shape_.inputs = static_cast<int>(tensors_.front().cols);
     shape_.stride = (shape_.inputs + kGroupInputs - 1) / kGroupInputs * kGroupInputs;
     if (cuda::is_row_major(shape_.type)) {
@@ -99,7 +103,7 @@ void MatrixFeed::measure() {
     piece_bytes_ = cuda::tile_bytes(shape_.type, shape_.inputs);
 }
 
-cuda::DeviceMatrix MatrixFeed::at(const std::byte* base) const {
+cuda::DeviceMatrix WeightUploader::at(const std::byte* base) const {
     cuda::DeviceMatrix matrix = shape_;
     matrix.values = base;
     if (matrix.paired && cuda::is_row_major(matrix.type))
@@ -107,7 +111,7 @@ cuda::DeviceMatrix MatrixFeed::at(const std::byte* base) const {
     return matrix;
 }
 
-std::string MatrixFeed::fill(int first, int last, std::byte* out) const {
+std::string WeightUploader::fill(int first, int last, std::byte* out) const {
     std::optional<Place> wrong;
     for (int piece = first; piece < last; ++piece, out += piece_bytes_) {
         const std::optional<Place> here =
@@ -119,7 +123,7 @@ std::string MatrixFeed::fill(int first, int last, std::byte* out) const {
                        quoted(wrong->tensor->name), wrong->row);
 }
 
-MatrixFeed::Place MatrixFeed::place_of(int output) const {
+WeightUploader::Place WeightUploader::place_of(int output) const {
     std::int64_t row = output;
     if (!list_.empty()) return {&tensors_.front(), list_[static_cast<std::size_t>(output)]};
     for (const TensorView& tensor : tensors_) {
@@ -130,7 +134,7 @@ MatrixFeed::Place MatrixFeed::place_of(int output) const {
     return {};
 }
 
-std::optional<MatrixFeed::Place> MatrixFeed::fill_row(int output, std::byte* out) const {
+std::optional<WeightUploader::Place> WeightUploader::fill_row(int output, std::byte* out) const {
     const Place from = place_of(output);
     const auto columns = static_cast<std::size_t>(shape_.inputs);
     const bool kept = from.tensor->type == StoredType::BF16 && from.tensor->added == nullptr;
@@ -154,7 +158,7 @@ std::optional<MatrixFeed::Place> MatrixFeed::fill_row(int output, std::byte* out
     return wrong;
 }
 
-std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out) const {
+std::optional<WeightUploader::Place> WeightUploader::fill_tile(int tile, std::byte* out) const {
     cuda::empty_tile(shape_.type, shape_.inputs, out);
     std::optional<Place> wrong;
     const auto put = [&](int output, int o) {
@@ -172,7 +176,7 @@ std::optional<MatrixFeed::Place> MatrixFeed::fill_tile(int tile, std::byte* out)
 }
 
 /// Writes the groups of one output to place `o` of a tile.
-bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
+bool WeightUploader::put_row(const Place& from, int o, std::byte* tile) const {
     const TensorView& tensor = *from.tensor;
     if (tensor.added == nullptr && tensor.type == stored_type(shape_.type))
         return copy_row(from, o, tile);
@@ -196,7 +200,7 @@ bool MatrixFeed::put_row(const Place& from, int o, std::byte* tile) const {
 }
 
 /// The blocks of a row; valid until this thread calls it again.
-const std::byte* MatrixFeed::blocks_of(const Place& from) const {
+const std::byte* WeightUploader::blocks_of(const Place& from) const {
     const TensorView& tensor = *from.tensor;
     if (!seed_) return tensor.row(from.row);
     thread_local std::vector<std::byte> made;
@@ -207,7 +211,7 @@ const std::byte* MatrixFeed::blocks_of(const Place& from) const {
 }
 
 /// put_row() for a row whose stored type is the one that shape_.type keeps.
-bool MatrixFeed::copy_row(const Place& from, int o, std::byte* tile) const {
+bool WeightUploader::copy_row(const Place& from, int o, std::byte* tile) const {
     const TypeTraits shape = traits(from.tensor->type);
     const int in_block = static_cast<int>(shape.block_elements) / kGroupInputs;
     const std::byte* block = blocks_of(from);
