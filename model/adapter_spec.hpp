@@ -1,4 +1,5 @@
-// AdapterSpec: the weights of an exit's adapter, as passed to a backend (Kangaroo's adapter; FOLD's exit module).
+// AdapterSpec: the weights of an exit's adapter, as passed to a backend (Kangaroo's adapter; FOLD's
+// exit module).
 //
 //     x = h + attn_out(attention(attn_norm(h)))      its own keys, causal, rope like the target's
 //     logits = E(out_norm(x))                        E: the target's head, cut to `tokens`

@@ -7,18 +7,18 @@
 //     copy(from, to)             copies a block of them
 //     device_sampler()           draws tokens on the device (device_sampler.hpp), if it can
 //
-// Hidden states, keys and values are passed as references (placed_span.hpp) to memory of the host, of the
-// backend's device, or of another device that it can reach. A backend without a device aborts on a device
-// reference (PACE_CHECK). A call returns after its results are written, on a device too (it waits for its
-// stream), so another process may be notified at once. Inputs must not overlap with outputs, except for an
-// argument that is both.
+// Hidden states, keys and values are passed as references (placed_span.hpp) to memory of the host,
+// of the backend's device, or of another device that it can reach. A backend without a device
+// aborts on a device reference (PACE_CHECK). A call returns after its results are written, on a
+// device too (it waits for its stream), so another process may be notified at once. Inputs must not
+// overlap with outputs, except for an argument that is both.
 //
-// Row-invariant: the bits of a row's result depend on the row, the weights and the build, not on the
-// other rows, their number or the number of threads.
+// Row-invariant: the bits of a row's result depend on the row, the weights and the build, not on
+// the other rows, their number or the number of threads.
 //
-// Owns the weights and the KV cache of its segment. One call at a time; any thread may cancel a call, which
-// then ends between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/ (kernels/cuda),
-// reference/ (plain loops).
+// Owns the weights and the KV cache of its segment. One call at a time; any thread may cancel a
+// call, which then ends between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/
+// (kernels/cuda), reference/ (plain loops).
 #pragma once
 
 #include <atomic>
@@ -39,8 +39,8 @@ namespace paceline {
 
 enum class RunOutcome : std::uint8_t { Done, Cancelled };
 
-/// Set by another thread, or by another process through a word in shared memory, to stop a job before its next
-/// sub-layer. The contents of the rows' KV slots are then undefined.
+/// Set by another thread, or by another process through a word in shared memory, to stop a job
+/// before its next sub-layer. The contents of the rows' KV slots are then undefined.
 class CancelToken {
 public:
     /// Which rows of the call are stale by now; called between layers, by one thread.
@@ -53,15 +53,16 @@ public:
         /// Cheap: reads shared memory. A stale row stays stale.
         [[nodiscard]] virtual bool stale(std::size_t row) const = 0;
     };
-    /// A backend may skip the remaining sub-layers of stale rows: their hidden states and KV slots are then
-    /// undefined. nullptr: no row gets stale. Must outlive the token's use.
+    /// A backend may skip the remaining sub-layers of stale rows: their hidden states and KV slots
+    /// are then undefined. nullptr: no row gets stale. Must outlive the token's use.
     void watch_rows(const RowWatch* rows) { rows_ = rows; }
     [[nodiscard]] const RowWatch* rows() const { return rows_; }
 
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
     void reset() { cancelled_.store(false, std::memory_order_relaxed); }
-    /// The token also counts as set once `word` has the upper half of `mark` and a greater lower half: another
-    /// process has cancelled the work. nullptr: there is no such word. The word must outlive the token's use.
+    /// The token also counts as set once `word` has the upper half of `mark` and a greater lower
+    /// half: another process has cancelled the work. nullptr: there is no such word. The word must
+    /// outlive the token's use.
     void watch(const std::atomic<std::uint64_t>* word, std::uint64_t mark) {
         word_ = word;
         mark_ = mark;
@@ -81,8 +82,8 @@ private:
 };
 
 /// Final: norm and head of the target (also as logit lens after any layer). Others: the heads
-/// that a backend was given (HeadSpec), from 1 on. Adapter: its out_norm and short list, applied to the output
-/// of run_adapter().
+/// that a backend was given (HeadSpec), from 1 on. Adapter: its out_norm and short list, applied to
+/// the output of run_adapter().
 enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
@@ -120,8 +121,8 @@ public:
 
     /// Runs every row's sub-layers. `hidden` is [rows, dim] float32: in for rows that start
     /// past sub-layer 0 (rows that start at 0 are embedded here), out for all.
-    /// Preconditions, checked: sub-layers inside this segment, slots inside kv_slots(), visible keys as
-    /// in rows.hpp.
+    /// Preconditions, checked: sub-layers inside this segment, slots inside kv_slots(), visible
+    /// keys as in rows.hpp.
     virtual RunOutcome run_layers(std::span<const Row> rows,
                                   HiddenRows hidden,
                                   const CancelToken* cancel) = 0;
@@ -132,8 +133,9 @@ public:
     virtual void gather(std::span<const RowSource> rows, HiddenRows to);
     /// Copies a block of rows. Preconditions: both have the same size, and do not overlap.
     virtual void copy(ConstHiddenRows from, HiddenRows to);
-    /// Memory for `rows` hidden states where this backend computes, so that calls with it copy nothing between
-    /// host and device. The backend must outlive it. Throws std::bad_alloc, or the device's exceptions.
+    /// Memory for `rows` hidden states where this backend computes, so that calls with it copy
+    /// nothing between host and device. The backend must outlive it. Throws std::bad_alloc, or the
+    /// device's exceptions.
     [[nodiscard]] virtual RowMemory make_rows(std::size_t rows);
 
     /// Where this backend computes, and make_rows() allocates.
@@ -163,21 +165,21 @@ public:
 
     /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
-    /// The adapter's x of each row from its hidden state after the last layer; both [rows, dim], a row after
-    /// the rows that it sees. The adapter's keys and values are stored under the rows' own slots, so they are
-    /// complete if every row of the segment is run here. A missing key, or one of another text, makes the
-    /// candidate worse and has no other effect. Row::first and last are ignored.
-    /// Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
+    /// The adapter's x of each row from its hidden state after the last layer; both [rows, dim], a
+    /// row after the rows that it sees. The adapter's keys and values are stored under the rows'
+    /// own slots, so they are complete if every row of the segment is run here. A missing key, or
+    /// one of another text, makes the candidate worse and has no other effect. Row::first and last
+    /// are ignored. Preconditions: has_adapter(), slots and visible keys as in rows.hpp.
     virtual RunOutcome run_adapter(std::span<const Row> rows,
                                    ConstHiddenRows hidden,
                                    HiddenRows out,
                                    const CancelToken* cancel);
 
-    /// Bytes of one slot's keys and values over all layers of the segment; 0 if read_kv() and write_kv() are
-    /// not supported.
+    /// Bytes of one slot's keys and values over all layers of the segment; 0 if read_kv() and
+    /// write_kv() are not supported.
     [[nodiscard]] virtual std::size_t kv_bytes() const { return 0; }
-    /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends with the same
-    /// layers, shape and KV type, and for slots that no running call uses.
+    /// Copies a slot's keys and values out, or in; `bytes` has kv_bytes(). Only between backends
+    /// with the same layers, shape and KV type, and for slots that no running call uses.
     virtual void read_kv(KvSlot slot, KvBytes bytes) const;
     virtual void write_kv(KvSlot slot, ConstKvBytes bytes);
 

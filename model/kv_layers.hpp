@@ -1,6 +1,7 @@
 // KvLayers: the place of each layer of a segment in its KV cache.
 //
-// Layers whose attention every row skips (CpuOptions::skipped) have no place; places are consecutive:
+// Layers whose attention every row skips (CpuOptions::skipped) have no place; places are
+// consecutive:
 //
 //     layer of the segment   0  1  2  3  4      skipped: the attention of 1 and 3
 //     place in the cache     0  -  1  -  2

@@ -4,8 +4,8 @@
 //
 // A key may live in any slot; the kernels are fastest where the key of position p lives in offset
 // p % kKvPageSlots of a page whose other offsets hold the rest of p's block (its "home" slot).
-// The bits are the same for any slot: a key's offset in the summation is its position modulo the page
-// size. Entries are never moved: a commit only keeps or frees slots.
+// The bits are the same for any slot: a key's offset in the summation is its position modulo the
+// page size. Entries are never moved: a commit only keeps or frees slots.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 //     HiddenRows     hidden states [rows, dim]          ConstHiddenRows   the same to read from
 //     KvBytes        keys and values of one slot        ConstKvBytes      the same to read from
 //
-// A host's span, vector or array converts implicitly. A span on a device can only be passed on: only a
-// backend of that device (or of one with peer access) may dereference it, and host() aborts.
+// A host's span, vector or array converts implicitly. A span on a device can only be passed on:
+// only a backend of that device (or of one with peer access) may dereference it, and host() aborts.
 // Owns nothing; RowMemory does.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Row: the input of the layers for one node of a token tree, and the keys that it sees.
 //
-// A row has a token (or a hidden state), a position, a KV slot to write, and visible keys. The keys are given
-// as KV slots in the order of their positions, in two parts, so that the rows of a request share the long
-// part:
+// A row has a token (or a hidden state), a position, a KV slot to write, and visible keys. The keys
+// are given as KV slots in the order of their positions, in two parts, so that the rows of a
+// request share the long part:
 //
 //     positions   0 ............. prefix_count-1 | prefix_count ........ position
 //     slots       prefix_slots[0 .. prefix_count) | path_slots[0 .. path_count)
@@ -21,8 +21,8 @@
 
 namespace paceline {
 
-/// The sub-layers that a row skips. Sub-layer 2l is the attention of layer l, 2l+1 its MLP. A skipped
-/// sub-layer does not change the residual and writes no keys or values.
+/// The sub-layers that a row skips. Sub-layer 2l is the attention of layer l, 2l+1 its MLP. A
+/// skipped sub-layer does not change the residual and writes no keys or values.
 class SublayerMask {
 public:
     SublayerMask() = default;

@@ -64,7 +64,8 @@ std::string ranges(const SkipSet& set, int offset) {
     return text;
 }
 
-/// Skips `count` sub-layers of `layers`: pairs, evenly spread, and the attention of one more if odd.
+/// Skips `count` sub-layers of `layers`: pairs, evenly spread, and the attention of one more if
+/// odd.
 void skip_evenly(SkipSet& set, const std::vector<int>& layers, int count) {
     const int wanted = (count + 1) / 2;
     const auto there = static_cast<int>(layers.size());

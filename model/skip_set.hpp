@@ -19,8 +19,8 @@
 
 namespace paceline {
 
-/// How many of `skippable` sub-layers (or layers) a skip ratio selects. Rounded down, as in SWIFT's program, but at
-/// least one unless the ratio is 0, since small models have few.
+/// How many of `skippable` sub-layers (or layers) a skip ratio selects. Rounded down, as in SWIFT's
+/// program, but at least one unless the ratio is 0, since small models have few.
 [[nodiscard]] int skipped_of(double ratio, int skippable);
 
 class SkipSet {

@@ -1,5 +1,5 @@
-// CommitLog: the conductor's record of prompts and committed tokens. All other state of a request can be
-// rebuilt from it.
+// CommitLog: the conductor's record of prompts and committed tokens. All other state of a request
+// can be rebuilt from it.
 //
 // The fencing rule: a commit counts only if its attempt is the current one and it continues
 // exactly where the log ends. Anything else changes nothing.
@@ -34,7 +34,8 @@ public:
     /// A new request with its prompt; its first attempt is 1. Errors: BadArgument if it is
     /// known already or there are too many.
     Result<Attempt> open(RequestId request, std::vector<TokenId> prompt);
-    /// A new attempt: verdicts of the old one are stale from now on. Errors: BadArgument if unknown.
+    /// A new attempt: verdicts of the old one are stale from now on. Errors: BadArgument if
+    /// unknown.
     Result<Attempt> restart(RequestId request);
     /// A new attempt on a text that was given another prompt after its end (a chat's next
     /// turn): `text` is what counts as prompt now. Errors: BadArgument if unknown.

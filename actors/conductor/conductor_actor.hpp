@@ -1,11 +1,13 @@
 // ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the
 // verifier commits, and passes them to the client.
-// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold), Stop.
+// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold),
+//     Stop.
 //
 // What happens to a request from its submission to its end, also after the loss of a stage, is
 // request_lifecycle.hpp. This class is the conductor's inbox, and what its users call.
-// A stage that sends an invalid verdict (verdict_checks.hpp) is replaced; the verdict has no other effect.
-// A token is passed to the client only after the log took it, so a replay can neither repeat nor skip one.
+// A stage that sends an invalid verdict (verdict_checks.hpp) is replaced; the verdict has no other
+// effect. A token is passed to the client only after the log took it, so a replay can neither
+// repeat nor skip one.
 // Threads: all calls come from its loop, or between two runs of it.
 #pragma once
 
@@ -25,17 +27,17 @@ public:
     /// `vocab_size` and `kv_slots` are the stages': what a request is checked against.
     ConductorActor(const ConductorPlan& plan, int vocab_size, std::int32_t kv_slots);
 
-    /// Accepts an order: it runs as soon as the pipeline is complete and the KV caches have room for
-    /// its context beside the running ones, in the order of submission. Call before the loop runs, between
-    /// two runs, or from a callback. Errors: those of validate(Request); BadArgument while
-    /// draining, with too many requests (those not closed count), or if the request that it continues is
-    /// unknown or still open.
+    /// Accepts an order: it runs as soon as the pipeline is complete and the KV caches have room
+    /// for its context beside the running ones, in the order of submission. Call before the loop
+    /// runs, between two runs, or from a callback. Errors: those of validate(Request); BadArgument
+    /// while draining, with too many requests (those not closed count), or if the request that it
+    /// continues is unknown or still open.
     Result<RequestId> submit(AnswerOrder order);
     /// Ends it as if its callback had said Stop; on_end is called before this returns. Unknown or
     /// ended: nothing happens.
     void cancel(RequestId request);
-    /// From now on no order is accepted; open requests may finish within `limit` and are then stopped
-    /// with an error.
+    /// From now on no order is accepted; open requests may finish within `limit` and are then
+    /// stopped with an error.
     void drain(Micros limit);
     /// Forgets an ended request's text. Unknown or open: nothing happens.
     void close(RequestId request);

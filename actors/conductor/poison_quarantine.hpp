@@ -10,8 +10,8 @@
 //      ^                    |                            |                is true
 //      +------ token -------+---------- token -----------+
 //
-// A request is poison if it was present at `poison_limit` losses in a row or more, isolated at two of
-// them, and alone at the last one.
+// A request is poison if it was present at `poison_limit` losses in a row or more, isolated at two
+// of them, and alone at the last one.
 //
 // Quarantined requests run isolated: the one that was present at the most losses begins first, and
 // no other request begins until it has committed a token. After the loss of a stage no request

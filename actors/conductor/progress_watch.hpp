@@ -1,20 +1,21 @@
 // ProgressWatch: finds running requests that get no verdicts although no stage is known to be lost.
 //
-// The supervisor detects stages that die, hang or stop. This class detects faults after which every loop
-// still runs: a message that was lost or dropped by mistake, or a wait that never ends.
+// The supervisor detects stages that die, hang or stop. This class detects faults after which every
+// loop still runs: a message that was lost or dropped by mistake, or a wait that never ends.
 //
 //   begun() ---> [prefill] ---verdict()---> [decoding] ---verdict()---+
 //                    |                       |     ^                  |
 //                    |                       |     +------------------+
-//                    +-------- limit --------+--> overdue() names it; its owner ends or begins it anew
+//                    +-------- limit --------+--> overdue() names it; its owner ends or begins it
+//                    anew
 //
-// The limit is `slack` times the longest wait between two verdicts so far (which decays with later ones),
-// at least `floor`. It is extended by:
-// - Prompt rows, its own or another's. With `rows_done` (a number that changes while the stages process
-//   prompts) the limit counts from its last change; each row of the prompts in front is worth
-//   `row_limit` at most. Without it each row is worth `row_limit`.
-// - A pause of this process or of the whole machine: if two calls of overdue() are more than two periods
-//   apart, all waits are extended by the excess.
+// The limit is `slack` times the longest wait between two verdicts so far (which decays with later
+// ones), at least `floor`. It is extended by:
+// - Prompt rows, its own or another's. With `rows_done` (a number that changes while the stages
+//   process prompts) the limit counts from its last change; each row of the prompts in front is
+//   worth `row_limit` at most. Without it each row is worth `row_limit`.
+// - A pause of this process or of the whole machine: if two calls of overdue() are more than two
+//   periods apart, all waits are extended by the excess.
 // During recovery no request is watched: the owner calls ended() when a stage is lost.
 //
 // Pure: time is the caller's. Threads: the conductor's loop. Bounded by the requests that run.

@@ -6,8 +6,8 @@
 //            \-> [waits, in order] -- flush(): room again --> sent
 //                                  -- forget(): the stage is lost, its channel is gone
 //
-// Bounded: only the Stop of a request's latest attempt waits, and a stage that leaves kWaitingMax of them
-// unread is an error, after which the owner replaces it.
+// Bounded: only the Stop of a request's latest attempt waits, and a stage that leaves kWaitingMax
+// of them unread is an error, after which the owner replaces it.
 // Threads: the actor's loop.
 #pragma once
 

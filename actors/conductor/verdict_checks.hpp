@@ -1,8 +1,8 @@
 // What the conductor checks before it commits a verdict.
 //
-// A token outside the vocabulary, after a gap or beyond the request's limits would reach the client and
-// then make every replay fail. So a verdict that fails a check is the fault of its sender, which is
-// replaced: the attempt is cancelled, and nothing of the verdict is committed.
+// A token outside the vocabulary, after a gap or beyond the request's limits would reach the client
+// and then make every replay fail. So a verdict that fails a check is the fault of its sender,
+// which is replaced: the attempt is cancelled, and nothing of the verdict is committed.
 // Pure.
 #pragma once
 
@@ -31,8 +31,9 @@ struct ReceivedFrame {
                                                 StageId verifier,
                                                 const MessageLimits& limits);
 
-/// Checks a verdict of the current attempt against the log, which ends at `next`. Errors: Protocol if it
-/// starts after a gap, commits more tokens than `rule` allows, or reaches a limit without a finish reason.
+/// Checks a verdict of the current attempt against the log, which ends at `next`. Errors: Protocol
+/// if it starts after a gap, commits more tokens than `rule` allows, or reaches a limit without a
+/// finish reason.
 [[nodiscard]] Status check_place(const msg::Verdict& verdict,
                                  Position next,
                                  const FinishRule& rule);

@@ -1,5 +1,5 @@
-// Acceptance: decides which candidates of one request in a batch are accepted: a walk down the tree that
-// asks for one row's logits at a time.
+// Acceptance: decides which candidates of one request in a batch are accepted: a walk down the tree
+// that asks for one row's logits at a time.
 //
 //     BatchWalk walk(...);
 //     while (auto row = walk.wanted()) walk.feed(logits of that row);
@@ -16,17 +16,17 @@
 //
 // Rejection (the papers' rule; Leviathan et al., and recursively over siblings as in SpecInfer).
 // A candidate that was not drawn is a point mass: the child x of a row with the target's p is
-// accepted with probability p(x); if it is rejected, p becomes p without x, normalised, for the next
-// sibling; if all are rejected the target draws from the remaining p. Siblings that were drawn from a q
-// (drawn_siblings.hpp) are tested first, with min(1, p / q) and the residual max(p - q, 0), also those
-// without a row: one that is accepted without a row is the target's own token. The text then depends on
-// the candidates, its distribution does not (rejection.hpp has the proof for rows with both kinds).
-// Random numbers come from the counter-based generator, keyed by position and the number of the
-// sibling: none is used twice.
+// accepted with probability p(x); if it is rejected, p becomes p without x, normalised, for the
+// next sibling; if all are rejected the target draws from the remaining p. Siblings that were drawn
+// from a q (drawn_siblings.hpp) are tested first, with min(1, p / q) and the residual max(p - q,
+// 0), also those without a row: one that is accepted without a row is the target's own token. The
+// text then depends on the candidates, its distribution does not (rejection.hpp has the proof for
+// rows with both kinds). Random numbers come from the counter-based generator, keyed by position
+// and the number of the sibling: none is used twice.
 //
-// Unverified (AdaDecode's ablation, for benchmarks): the first candidate below a row is accepted without
-// a test; where there is none the target draws as under coupled. The text is not the target's. A
-// candidate can only be accepted in the batch that holds its parent's row.
+// Unverified (AdaDecode's ablation, for benchmarks): the first candidate below a row is accepted
+// without a test; where there is none the target draws as under coupled. The text is not the
+// target's. A candidate can only be accepted in the batch that holds its parent's row.
 //
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).
@@ -65,7 +65,8 @@ struct WalkInput {
     const FinishRule& finish;
     AcceptanceRule rule = AcceptanceRule::Coupled;
     Chance* chance = nullptr;  // of the rejection rule; nullptr: the counter-based generator
-    // Of the rejection rule: what was drawn after each row, nullptr for nothing. Empty: nothing at all.
+    // Of the rejection rule: what was drawn after each row, nullptr for nothing. Empty: nothing at
+    // all.
     std::span<const DrawnSiblingsPtr> drawn_below = {};
 };
 
@@ -76,8 +77,9 @@ public:
 
     /// The row whose logits come next; nothing when the walk is over.
     [[nodiscard]] std::optional<std::size_t> wanted() const;
-    /// Rows that may be wanted after `row` if candidates are right: the first child, its first child
-    /// and so on, `row` included, at most `count`. To compute several in one pass of the head.
+    /// Rows that may be wanted after `row` if candidates are right: the first child, its first
+    /// child and so on, `row` included, at most `count`. To compute several in one pass of the
+    /// head.
     [[nodiscard]] std::vector<std::size_t> likely_path(std::size_t row, std::size_t count) const;
     /// Logits [vocab] of the wanted row; may be changed in place.
     /// If no token can be drawn (all NaN or -inf) the walk ends with Finish::Failed and the tokens

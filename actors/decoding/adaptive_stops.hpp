@@ -1,5 +1,5 @@
-// AdaptiveStops: the thresholds at which a draft's chains end, for all requests of its process. At most one
-// of them adapts:
+// AdaptiveStops: the thresholds at which a draft's chains end, for all requests of its process. At
+// most one of them adapts:
 //
 //     product_min from AdaptiveThreshold::kLeast on     of a path (AdaSPEED)
 //     else confidence_min, if there is one              of a token (Draft & Verify)

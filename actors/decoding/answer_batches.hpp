@@ -1,13 +1,14 @@
 // AnswerBatches: answers to many prompts, made in batches of rows of many requests on one backend.
 //
-// As many requests as there are max_running run at a time, each with KV pages of its own. A batch is the
-// newest row of every request that is answering, and, as far as rows are left, rows of prompts of
-// those that are joining. Where an answer ends the next prompt takes its seat (continuous
-// batching). What is drawn depends on prompt, parameters and the answer's own seed alone: rows do
-// not see their neighbours, so the tokens are those of PlainDecoder.
+// As many requests as there are max_running run at a time, each with KV pages of its own. A batch
+// is the newest row of every request that is answering, and, as far as rows are left, rows of
+// prompts of those that are joining. Where an answer ends the next prompt takes its seat
+// (continuous batching). What is drawn depends on prompt, parameters and the answer's own seed
+// alone: rows do not see their neighbours, so the tokens are those of PlainDecoder.
 //
-// With the tokens an answer keeps the target's most probable next tokens after each row, and residuals.
-// To read the residual after a layer, the layers of a batch run in several calls that end there.
+// With the tokens an answer keeps the target's most probable next tokens after each row, and
+// residuals. To read the residual after a layer, the layers of a batch run in several calls that
+// end there.
 //
 // Borrows the backend, which must hold all layers. One thread; the cancel token may be raised
 // from any.
@@ -57,7 +58,8 @@ struct TrainingSample {
     }
 };
 
-/// KV slots with which a request never waits for pages: those of the largest that fill all max_running.
+/// KV slots with which a request never waits for pages: those of the largest that fill all
+/// max_running.
 [[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,
                                         const BatchParams& params);
 

@@ -1,11 +1,12 @@
-// CandidateTree: what the tree of the dispatcher and that of a draft have in common: nodes below a root
-// with the probability of each path, lookup, and the two ways in which nodes leave.
+// CandidateTree: what the tree of the dispatcher and that of a draft have in common: nodes below a
+// root with the probability of each path, lookup, and the two ways in which nodes leave.
 //
-// Node has: id, parent, token, position, log_prob (after its parent), path_log_prob (of the whole path below the
-// root; log), and Node::kNone, the id of no node. Used by inheritance; TokenTree and DraftTree add what
-// they know of batches, replicas and proposals.
-// Pure; not thread-safe. Invariants: the root is nodes().front(), with path_log_prob 0; a parent stands before its
-// children; siblings have different tokens; a node's path_log_prob is at most its parent's.
+// Node has: id, parent, token, position, log_prob (after its parent), path_log_prob (of the whole
+// path below the root; log), and Node::kNone, the id of no node. Used by inheritance; TokenTree and
+// DraftTree add what they know of batches, replicas and proposals.
+// Pure; not thread-safe. Invariants: the root is nodes().front(), with path_log_prob 0; a parent
+// stands before its children; siblings have different tokens; a node's path_log_prob is at most its
+// parent's.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +41,8 @@ public:
         }
         return nullptr;
     }
-    /// The most probable child, the youngest among equals: the trunk goes through it. nullptr for a leaf.
+    /// The most probable child, the youngest among equals: the trunk goes through it. nullptr for a
+    /// leaf.
     [[nodiscard]] const Node* trunk_child(Id parent) const {
         if (parent == Node::kNone) return nullptr;
         const Node* best = nullptr;
@@ -93,10 +95,10 @@ protected:
         update_reach(index);
     }
 
-    /// Removes the least probable node that `may_go` accepts, if its path is less probable than `path_log_prob`,
-    /// the probability of the node that needs the place. The removed node is a leaf, provided that
-    /// `may_go` also accepts all nodes below one that it accepts: children are younger than their parent
-    /// and not more probable.
+    /// Removes the least probable node that `may_go` accepts, if its path is less probable than
+    /// `path_log_prob`, the probability of the node that needs the place. The removed node is a
+    /// leaf, provided that `may_go` also accepts all nodes below one that it accepts: children are
+    /// younger than their parent and not more probable.
     template <typename MayGo>
     [[nodiscard]] std::optional<Node> make_room(float path_log_prob, const MayGo& may_go) {
         std::size_t least = 0;

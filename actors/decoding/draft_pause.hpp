@@ -1,11 +1,11 @@
 // DraftPause: when a draft whose candidates are never right pauses.
 //
-// A candidate costs a pass of the draft and a row of the target. A draft that cannot predict this text
-// (another language, random weights) would cost that at every verdict. A counter grows by 1 at a verdict
-// without an accepted candidate and shrinks by kCredit at any other. A draft that is right in fewer than
-// one of kCredit + 1 verdicts reaches kStreak and pauses, then tries once: a failed try begins a pause
-// twice as long. An accepted candidate ends a pause and halves the next one.
-// Pure; one per request.
+// A candidate costs a pass of the draft and a row of the target. A draft that cannot predict this
+// text (another language, random weights) would cost that at every verdict. A counter grows by 1 at
+// a verdict without an accepted candidate and shrinks by kCredit at any other. A draft that is
+// right in fewer than one of kCredit + 1 verdicts reaches kStreak and pauses, then tries once: a
+// failed try begins a pause twice as long. An accepted candidate ends a pause and halves the next
+// one. Pure; one per request.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,8 @@ float sane(float log_prob) {
     return std::clamp(log_prob, kLeastLogProb, 0.0F);
 }
 
-/// The mean of two probabilities: a low estimate of one source cannot rule out the other's candidate.
+/// The mean of two probabilities: a low estimate of one source cannot rule out the other's
+/// candidate.
 float pooled(float one, float other) {
     const float high = std::max(one, other);
     return sane(high + std::log(0.5F * (1.0F + std::exp(std::min(one, other) - high))));

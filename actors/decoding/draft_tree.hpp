@@ -1,5 +1,5 @@
-// DraftTree: a draft's tree of candidates for one request, with the probability of each, and which of
-// them are in the draft model's KV cache.
+// DraftTree: a draft's tree of candidates for one request, with the probability of each, and which
+// of them are in the draft model's KV cache.
 //
 //     committed ... r                    r: the root, the last committed token
 //                   |
@@ -7,8 +7,8 @@
 //                   |
 //                   +---- x              a runner-up, or a candidate of an exit of the target
 //
-// A node is expanded once its possible children are known. On a verdict the nodes that match its tokens
-// become text, the subtree below the last of them stays, and all other nodes are dropped.
+// A node is expanded once its possible children are known. On a verdict the nodes that match its
+// tokens become text, the subtree below the last of them stays, and all other nodes are dropped.
 // take_freed() returns all slots that are no longer used.
 // Pure and bounded: beyond nodes_max the least probable leaf is removed. Not thread-safe.
 // Invariants: those of CandidateTree; ids ascend; a node's slot implies its parent's.
@@ -75,12 +75,14 @@ public:
                                    float log_prob,
                                    msg::Origin origin);
     /// A model's candidates after `parent`, best first: the first becomes the trunk's, the others
-    /// runners-up. Children from other sources that are not among them share the remaining probability.
+    /// runners-up. Children from other sources that are not among them share the remaining
+    /// probability.
     void expand(DraftNodeId parent, std::span<const Candidate> candidates);
     /// This node is not expanded for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
-    /// The children of this node were drawn; should they be lost, others are proposed in their place.
+    /// The children of this node were drawn; should they be lost, others are proposed in their
+    /// place.
     void mark_drawn(DraftNodeId id);
     void set_slot(DraftNodeId id, KvSlot slot);
     /// All nodes lose their slots: the cache is to be filled again.
@@ -89,9 +91,9 @@ public:
     /// `tokens` (not empty) were committed after the root.
     DraftTreeUpdate follow(std::span<const TokenId> tokens);
 
-    /// Merges the proposal of an exit or of the other draft. `text` is the committed text up to the root:
-    /// the proposal's root may lie before it. Of an exit's candidates after one row, the `alternatives`
-    /// most probable new ones are added. Returns whether the tree changed.
+    /// Merges the proposal of an exit or of the other draft. `text` is the committed text up to the
+    /// root: the proposal's root may lie before it. Of an exit's candidates after one row, the
+    /// `alternatives` most probable new ones are added. Returns whether the tree changed.
     bool merge(const msg::Proposal& proposal,
                std::span<const TokenId> text,
                ProposalSource source,

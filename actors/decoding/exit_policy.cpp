@@ -63,8 +63,8 @@ bool ExitPolicy::ask() {
 }
 
 void ExitPolicy::spent(double share, bool delayed, std::size_t rows) {
-    // An evaluation that had to wait for its core does not cost more: the lowest share counts, and a higher
-    // one only if no low one has come for long.
+    // An evaluation that had to wait for its core does not cost more: the lowest share counts, and
+    // a higher one only if no low one has come for long.
     share_ = measured_ ? std::min(share, share_ * kShareGrowth) : share;
     const double delay = delayed ? 1.0 : kIdleShare;
     const double row_cost = kRowCost * static_cast<double>(rows);

@@ -1,16 +1,17 @@
 // ExitPolicy: whether an exit is evaluated, decided from its measured cost and gain.
 //
-// An exit whose candidates are seldom right slows decoding: its head takes time from the layers, and its
-// candidates take rows in batches. The policy is asked before every batch. The exit is evaluated while an
-// evaluation gains more than it costs, both measured in the time of a batch:
+// An exit whose candidates are seldom right slows decoding: its head takes time from the layers,
+// and its candidates take rows in batches. The policy is asked before every batch. The exit is
+// evaluated while an evaluation gains more than it costs, both measured in the time of a batch:
 //
-//     gain   correct tokens of an evaluation that had not been proposed otherwise: one batch less each
+//     gain   correct tokens of an evaluation that had not been proposed otherwise: one batch less
+//            each
 //     cost   time of an evaluation over that of a batch (kIdleShare of it if no batch waited for it
 //            meanwhile), and kRowCost for each additional row that the layers ran because of it
 //
-// Otherwise the exit pauses, and is tried again for kTry batches after a pause that doubles each time, from
-// kPauseMin to kPauseMax batches. So an exit that is never right costs kTry evaluations in kPauseMax batches
-// in the end; one that becomes right is found in one or two tries.
+// Otherwise the exit pauses, and is tried again for kTry batches after a pause that doubles each
+// time, from kPauseMin to kPauseMax batches. So an exit that is never right costs kTry evaluations
+// in kPauseMax batches in the end; one that becomes right is found in one or two tries.
 //
 // ExitRecord keeps the exit's candidates until the committed text shows which were right.
 //
@@ -41,8 +42,8 @@ public:
 
     /// Whether the exit is to evaluate the batch that comes now: once per batch.
     [[nodiscard]] bool ask();
-    /// An evaluation took `share` of a batch's time and caused `rows` additional rows. `delayed`: the next
-    /// batch had to wait for it.
+    /// An evaluation took `share` of a batch's time and caused `rows` additional rows. `delayed`:
+    /// the next batch had to wait for it.
     void spent(double share, bool delayed, std::size_t rows);
     /// The committed text shows that `right` candidates of an evaluation were right.
     void learned(std::size_t right);
@@ -85,8 +86,8 @@ public:
 
     /// The oldest evaluation is dropped if there are too many.
     void add(ExitCandidates said);
-    /// The request's text has grown. For each evaluation whose positions are all committed now: how many
-    /// of its candidates were right.
+    /// The request's text has grown. For each evaluation whose positions are all committed now: how
+    /// many of its candidates were right.
     [[nodiscard]] std::vector<std::size_t> resolve(RequestId request,
                                                    Attempt attempt,
                                                    std::span<const TokenId> text);

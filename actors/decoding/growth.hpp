@@ -1,18 +1,20 @@
-// Growth: what a draft does next for one request: which nodes of its tree it expands, which state its
-// proposals have, and when it waits. The state machine of a round, under a GrowthRule.
+// Growth: what a draft does next for one request: which nodes of its tree it expands, which state
+// its proposals have, and when it waits. The state machine of a round, under a GrowthRule.
 //
-//   Sequential [Growing] -- the trunk is gamma deep --> send Complete [Done] -- verdict --> [Growing]
+//   Sequential [Growing] -- the trunk is gamma deep --> send Complete [Done] -- verdict -->
+//   [Growing]
 //              while Done, the exit's candidates are grown until the verdict
-//   Ahead      [Growing] all the time, the most probable node first; Complete when none can be expanded
+//   Ahead      [Growing] all the time, the most probable node first; Complete when none can be
+//              expanded
 //   Lockstep   [Growing] -- gamma_early steps --> send Halfway [ForCandidates]
 //              [ForCandidates] -- the exit's candidates, a verdict or the time limit --> [Growing]
 //              [Growing] -- gamma steps in all --> send Complete [Done] -- verdict --> [Growing]
-//              A verdict before Complete ends the round if none of its candidates are left; the next
-//              round begins at once.
+//              A verdict before Complete ends the round if none of its candidates are left; the
+//              next round begins at once.
 //
 // In Sequential and Ahead a draft that is never right
-// pauses (draft_pause.hpp): it sends Complete at once. With the part Alternatives (Correct) the state is
-// always Growing, and only nodes off the trunk are grown.
+// pauses (draft_pause.hpp): it sends Complete at once. With the part Alternatives (Correct) the
+// state is always Growing, and only nodes off the trunk are grown.
 // Pure; the caller does the passes, sends, and keeps the clock.
 #pragma once
 
@@ -60,7 +62,8 @@ public:
     void stop_at(const ChainStop& stop);
     /// Sequential: from now on paths less probable than this are not expanded either.
     void expand_down_to(float path_log_prob);
-    /// The pass of a step has ended: a source's chain of `tokens` after its first node, or 1 of a model.
+    /// The pass of a step has ended: a source's chain of `tokens` after its first node, or 1 of a
+    /// model.
     void passed(std::int32_t tokens = 1);
     /// A verdict was applied; `prepared`: the new root was in the tree.
     void verified(std::int32_t accepted, std::int32_t could, bool prepared);
@@ -71,7 +74,8 @@ public:
 
     /// Whether the tree is sent as it grows, not only at the end of a round.
     [[nodiscard]] bool streams() const;
-    /// Lockstep: the root's position when the round began; the Complete of the round is about that root.
+    /// Lockstep: the root's position when the round began; the Complete of the round is about that
+    /// root.
     [[nodiscard]] std::optional<Position> round_root() const { return round_root_; }
     [[nodiscard]] std::int32_t gamma() const { return length_.now(); }
 

@@ -40,8 +40,8 @@ struct GrowthRule {
     bool while_worth = false;  // sequential: or where another pass does not pay (pass_worth.hpp)
     std::int32_t width = 1;    // nodes expanded in one pass of the model
     std::int32_t own_alternatives = 0;  // runners-up proposed after each expanded node
-    // With the rejection rule and a temperature: the model draws its candidates after a node, from its
-    // draw_top most probable tokens, instead of proposing the best ones (drawn_siblings.hpp).
+    // With the rejection rule and a temperature: the model draws its candidates after a node, from
+    // its draw_top most probable tokens, instead of proposing the best ones (drawn_siblings.hpp).
     bool draws = false;
     std::int32_t draw_top = kDrawnSupportMax;
     std::int32_t exit_alternatives = 0;  // k: of an exit's candidates per row, those grown

@@ -1,9 +1,9 @@
-// HeadCandidates: the likeliest next tokens after hidden states, by a head of a backend: drawn on the
-// device where it can, else from logits on the host.
+// HeadCandidates: the likeliest next tokens after hidden states, by a head of a backend: drawn on
+// the device where it can, else from logits on the host.
 //
 // A call of the head takes at most kRowsOfCall hidden states, which bounds the logits in memory.
-// Owns the logits' memory, that of gathered hidden states and the sampler's scratch. Threads: one job at
-// a time.
+// Owns the logits' memory, that of gathered hidden states and the sampler's scratch. Threads: one
+// job at a time.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ public:
     HeadCandidates(const HeadCandidates&) = delete;
     HeadCandidates& operator=(const HeadCandidates&) = delete;
 
-    /// For each row the job.count best of the race after its hidden state, as candidates() gives them.
-    /// Precondition: the backend has the head.
+    /// For each row the job.count best of the race after its hidden state, as candidates() gives
+    /// them. Precondition: the backend has the head.
     [[nodiscard]] std::vector<std::vector<Candidate>> find(HeadId id,
                                                            std::span<const HeadRow> rows);
 

@@ -1,17 +1,17 @@
 // PassWorth: how probable a path must be for another sequential pass of the draft after it.
 //
-// In sequential decoding the target waits while the draft computes. A pass after a path that is right with
-// probability p adds an accepted token with probability p x h, where h is how often a candidate is right if
-// all above it are. It costs its own time and that of one more row, in which the target could have decoded.
-// So it pays where
+// In sequential decoding the target waits while the draft computes. A pass after a path that is
+// right with probability p adds an accepted token with probability p x h, where h is how often a
+// candidate is right if all above it are. It costs its own time and that of one more row, in which
+// the target could have decoded. So it pays where
 //
 //     p h >= (pass + row) / (time per token of the text)
 //
-// The times are running means measured in this request; p is the draft's own estimate. The first pass of a
-// round is always made and is not measured: it also reads the tokens committed since, and its weights may
-// have left the cache, so it takes longer than a further pass. Before the first measured pass and verdict no
-// path is too improbable. The time of a row cannot be measured here; a fixed share of the time between
-// verdicts is used instead.
+// The times are running means measured in this request; p is the draft's own estimate. The first
+// pass of a round is always made and is not measured: it also reads the tokens committed since, and
+// its weights may have left the cache, so it takes longer than a further pass. Before the first
+// measured pass and verdict no path is too improbable. The time of a row cannot be measured here; a
+// fixed share of the time between verdicts is used instead.
 // Pure; one per request.
 #pragma once
 
@@ -27,8 +27,8 @@ public:
     using Micros = std::chrono::microseconds;
 
     static constexpr float kHit = 0.5F;  // h, where it matters: after doubtful candidates
-    // The same for a drawn token: the draft's log_prob then measures the lead under its own noise, which
-    // is about twice too high (best least reach 0.35 greedy, 0.7 at temperature 0.8).
+    // The same for a drawn token: the draft's log_prob then measures the lead under its own noise,
+    // which is about twice too high (best least reach 0.35 greedy, 0.7 at temperature 0.8).
     static constexpr float kHitOfDraws = 0.25F;
     static constexpr float kRowShare = 0.05F;  // of the time between verdicts, for a row
     static constexpr float kNew = 0.1F;        // weight of the newest time

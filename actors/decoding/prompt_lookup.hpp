@@ -1,14 +1,14 @@
-// PromptLookup: candidates from the text itself. If its last n tokens occurred earlier, the tokens that
-// followed them there are proposed.
+// PromptLookup: candidates from the text itself. If its last n tokens occurred earlier, the tokens
+// that followed them there are proposed.
 //
 // The longest match wins (max_ngram down to min_ngram), because more context predicts better; among
-// equals the latest, because text tends to repeat recent parts. A match that reaches the end of the text
-// continues with its own candidates, so a repetition of any period is proposed in full length.
+// equals the latest, because text tends to repeat recent parts. A match that reaches the end of the
+// text continues with its own candidates, so a repetition of any period is proposed in full length.
 //
-// Each token has a probability: how often matches of that length were right lately in this text; until
-// there is enough data, in texts that were measured beforehand. Every appended token counts, proposed or
-// not, so a match length that was too improbable to be sent is used again once it would have been right.
-// A pure function of the text.
+// Each token has a probability: how often matches of that length were right lately in this text;
+// until there is enough data, in texts that were measured beforehand. Every appended token counts,
+// proposed or not, so a match length that was too improbable to be sent is used again once it would
+// have been right. A pure function of the text.
 //
 // Incremental: a token costs one table insertion and at most kPlacesMax comparisons.
 // Not thread-safe. Bounded by the text: two entries per token.

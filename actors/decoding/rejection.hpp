@@ -2,23 +2,24 @@
 // distributed as the target's own p, whatever was proposed (Leviathan et al.; over siblings as in
 // SpecInfer).
 //
-//     point mass    the candidate was not drawn. x is accepted with probability p(x); if it is rejected,
-//                   p becomes p without x, normalised, for the next sibling
+//     point mass    the candidate was not drawn. x is accepted with probability p(x); if it is
+//                   rejected, p becomes p without x, normalised, for the next sibling
 //     drawn         the siblings were drawn from q, one after the other, without replacement.
-//                   x is accepted with probability min(1, p(x) / q(x)); if it is rejected, p becomes
-//                   max(p - q, 0), normalised, and q becomes q without x, normalised
+//                   x is accepted with probability min(1, p(x) / q(x)); if it is rejected, p
+//                   becomes max(p - q, 0), normalised, and q becomes q without x, normalised
 //
 // If all candidates are rejected the token is drawn from the remaining p.
 //
-// Under the point-mass rule the chosen token has the distribution p for every x: x may be the argmax of a q,
-// drawn from one, or depend on the siblings before it. The drawn rule is exact only on average over x drawn
-// from q: a candidate that was *chosen* (argmax of q) must count as a point mass, because p / q would favour
-// it. Therefore a node with candidates of both kinds tests the drawn ones first. If all of them are rejected
-// the token must have the distribution of the residual p' given these siblings, and the point-mass rule
-// keeps any p'. The other order would require point masses that do not depend on x.
-// A point mass that repeats a drawn sibling x changes nothing: x was rejected only where p(x) < q(x), so
-// p'(x) = 0. drawn_siblings.hpp says when a candidate may count as drawn.
-// Pure: random decisions come from the caller's Chance, so that a test can enumerate all of them.
+// Under the point-mass rule the chosen token has the distribution p for every x: x may be the
+// argmax of a q, drawn from one, or depend on the siblings before it. The drawn rule is exact only
+// on average over x drawn from q: a candidate that was *chosen* (argmax of q) must count as a point
+// mass, because p / q would favour it. Therefore a node with candidates of both kinds tests the
+// drawn ones first. If all of them are rejected the token must have the distribution of the
+// residual p' given these siblings, and the point-mass rule keeps any p'. The other order would
+// require point masses that do not depend on x. A point mass that repeats a drawn sibling x changes
+// nothing: x was rejected only where p(x) < q(x), so p'(x) = 0. drawn_siblings.hpp says when a
+// candidate may count as drawn. Pure: random decisions come from the caller's Chance, so that a
+// test can enumerate all of them.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +44,8 @@ struct Chance {
 };
 
 /// The counter-based generator: decision number n at a position is a pure function of seed,
-/// position and n. Its random words are none of those that the coupled draw uses, and those of the two
-/// uses are different ones.
+/// position and n. Its random words are none of those that the coupled draw uses, and those of the
+/// two uses are different ones.
 class CounterChance final : public Chance {
 public:
     enum class Use : std::uint8_t { Acceptance, Drawing };

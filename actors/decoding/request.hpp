@@ -3,7 +3,8 @@
 //
 //     TextRequest    (launch/session)   + stop strings               one answer as text
 //     AnswerOrder    (conductor)        + callbacks, the turn before one answer of a pipeline
-//     BatchParams    (answer_batches)   + max_running, what is kept        many answers on one backend
+//     BatchParams    (answer_batches)   + max_running, what is kept        many answers on one
+//         backend
 //     BeginPayload   (begin_payload)    + what is decoded already    an attempt, at every stage
 //
 // How candidates are proposed and accepted is not the client's: a pipeline's configuration says it.

@@ -70,7 +70,8 @@ public:
     void commit(KvSlot slot);
     /// A row at `position` was dropped.
     void free(Position position, KvSlot slot);
-    /// Frees the committed slots at `length` and above (the next turn shares only the tokens before).
+    /// Frees the committed slots at `length` and above (the next turn shares only the tokens
+    /// before).
     void cut(Position length);
 
     /// position -> slot of the committed prefix.

@@ -4,8 +4,8 @@
 //   adaptive length      DraftLength: all were right: +2, else -1, at least 1 (assisted generation)
 //   chain confidence     ChainStop: after a token less probable than this (Draft & Verify)
 //   running product      ChainStop: after a path less probable than this (AdaSPEED)
-//   adaptive threshold   AdaptiveThreshold: the threshold follows a target rate of accepted candidates
-//                        (Draft & Verify; AdaSPEED's appendix A)
+//   adaptive threshold   AdaptiveThreshold: the threshold follows a target rate of accepted
+//                        candidates (Draft & Verify; AdaSPEED's appendix A)
 //
 // The token at which a chain stops is still proposed; none is drafted after it. Pure.
 #pragma once
@@ -54,9 +54,9 @@ struct ThresholdOptions {
     double step = 0.01;
 };
 
-/// The threshold of a ChainStop: higher (shorter chains) while too few candidates are accepted, lower
-/// while enough are. One per stop rule: a probability of a token and one of a path have different
-/// scales. Kept across requests, since a verdict moves it by (1 - beta2) step only.
+/// The threshold of a ChainStop: higher (shorter chains) while too few candidates are accepted,
+/// lower while enough are. One per stop rule: a probability of a token and one of a path have
+/// different scales. Kept across requests, since a verdict moves it by (1 - beta2) step only.
 class AdaptiveThreshold {
 public:
     static constexpr double kLeast = 0.01;
@@ -66,8 +66,9 @@ public:
         : options_{options}, now_{std::clamp(options.start, kLeast, kMost)} {}
 
     [[nodiscard]] double now() const { return now_; }
-    /// A verdict: the first `accepted` of a chain of `drafted` candidates were right. `reached_limit`:
-    /// the chain ended at the maximum length and not by the threshold, which is then not lowered.
+    /// A verdict: the first `accepted` of a chain of `drafted` candidates were right.
+    /// `reached_limit`: the chain ended at the maximum length and not by the threshold, which is
+    /// then not lowered.
     void verified(std::int32_t accepted, std::int32_t drafted, bool reached_limit) {
         if (drafted <= 0) return;
         rate_ = options_.beta1 * rate_ + (1.0 - options_.beta1) * accepted / drafted;

@@ -6,8 +6,8 @@
 //                   |
 //                   +---- x --- y        an alternative after a
 //
-// The first segment grows the tree and gives nodes their ids; the other segments keep a replica that
-// has only the nodes that were sent in batches. All apply the same rule on a verdict:
+// The first segment grows the tree and gives nodes their ids; the other segments keep a replica
+// that has only the nodes that were sent in batches. All apply the same rule on a verdict:
 //
 //     the accepted path is committed; the subtree under (last accepted node, next token) is the
 //     new tree, its top the new root; everything else is dropped.
@@ -90,16 +90,17 @@ public:
                                TokenId token,
                                float log_prob = 0.0F,
                                msg::Origin origin = msg::Origin::Trunk);
-    /// Dispatcher: the children of `node` were drawn. False, and no effect, if it was sent already, or
-    /// they were drawn before. From now on it does not make room for others.
+    /// Dispatcher: the children of `node` were drawn. False, and no effect, if it was sent already,
+    /// or they were drawn before. From now on it does not make room for others.
     bool take_drawn(NodeId node, DrawnSiblingsPtr drawn);
     /// Dispatcher: a node goes into a batch; it writes its keys and values to `slot`. Its parent
     /// was sent before, or is committed. Returns the node as the batch's row must show it.
     [[nodiscard]] msg::BatchRow send(NodeId node, KvSlot slot);
 
-    /// Replica: takes a row of a batch into the tree, and what was drawn after it. Stale: its parent was dropped, or it
-    /// stands where the verdict put another token. Errors: Protocol for a row that contradicts the
-    /// tree (a name that is in use, a wrong position, a sibling of the same token, no room).
+    /// Replica: takes a row of a batch into the tree, and what was drawn after it. Stale: its
+    /// parent was dropped, or it stands where the verdict put another token. Errors: Protocol for a
+    /// row that contradicts the tree (a name that is in use, a wrong position, a sibling of the
+    /// same token, no room).
     Result<Adoption> adopt(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn = nullptr);
 
     /// The rule. `accepted` is a path of sent nodes that starts below the root; `next` is the

@@ -1,7 +1,7 @@
-// CorrectActor: the stage "correct": prepares continuations below the candidates that an exit sends,
-// while the target still verifies (draft_work.hpp).
-// Handles: Begin, Verdict, Stop; Proposal from the exit (candidates) and from Draft (the trunk); TensorNote
-// from Draft (keys and values of the trunk).
+// CorrectActor: the stage "correct": prepares continuations below the candidates that an exit
+// sends, while the target still verifies (draft_work.hpp).
+// Handles: Begin, Verdict, Stop; Proposal from the exit (candidates) and from Draft (the trunk);
+// TensorNote from Draft (keys and values of the trunk).
 // Emits: Proposal to the first segment, and a copy to Draft.
 #pragma once
 

@@ -1,8 +1,9 @@
 // DraftActor: the stage "draft": proposes how each request's text goes on (draft_work.hpp).
-// Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its branches, one
-// of which the target may have taken: then Draft goes on below it).
-// TensorNote from each segment (what its layers made of the last accepted token: layer_chooser.hpp).
-// Emits: Proposal to the first segment; to Correct the trunk (trunk_sender.hpp).
+// Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its
+// branches, one of which the target may have taken: then Draft goes on below it).
+// TensorNote from each segment (what its layers made of the last accepted token:
+// layer_chooser.hpp). Emits: Proposal to the first segment; to Correct the trunk
+// (trunk_sender.hpp).
 #pragma once
 
 #include <optional>
@@ -18,7 +19,8 @@ class DraftActor final : public DraftWork {
 public:
     using Handles = Kinds<msg::Proposal, msg::TensorNote>;
 
-    /// `correct`: grows the alternatives; without it this stage grows them too, if its rule says so.
+    /// `correct`: grows the alternatives; without it this stage grows them too, if its rule says
+    /// so.
     DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct = {});
 
     void on_start(StageContext& context) override;

@@ -17,7 +17,8 @@
 namespace paceline {
 namespace {
 
-// Lockstep: how long an exit's candidates are waited for. Long beside any batch, short beside a hang.
+// Lockstep: how long an exit's candidates are waited for. Long beside any batch, short beside a
+// hang.
 constexpr Micros kCandidatesWait{200'000};
 constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
 
@@ -181,8 +182,8 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         for (const DraftModel::Said& said : taken.said) {
             if (said.text != request->text) continue;
             if (request->text->tree.find(said.node) == nullptr) continue;
-            // Before anything that depends on the drawn tokens. If there is no room it is not sent later: the time
-            // at which that happens would depend on the drawn tokens.
+            // Before anything that depends on the drawn tokens. If there is no room it is not sent
+            // later: the time at which that happens would depend on the drawn tokens.
             if (said.drawn) {
                 msg::Draw draw = request->draw(said.node, *said.drawn);
                 draw.route.epoch = context_->epoch();

@@ -1,18 +1,19 @@
-// DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for many
-// requests in one pass.
+// DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for
+// many requests in one pass.
 //
-//     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache yet (in
+//     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache yet
+//                                    (in
 //                                chunks), then the wanted nodes with their uncached ancestors
 //     run()               job    the layers, the head for the wanted rows, the candidates
 //     take()              loop   assigns the slots to their nodes, or to the text if they were
 //                                committed meanwhile; frees those of nodes that were dropped
 //
-// Borrows its backend and owns the backend's KV slots; DraftText records per request which committed
-// tokens and nodes are in the cache. The target does not read this cache: an error in it costs
-// acceptance, never exactness. A slot that is freed while a pass runs is not used again before
-// take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the target does
-// not have are never proposed. After a token that the draft does not know it proposes nothing until
-// enough text has followed, and then reads only the text after that token.
+// Borrows its backend and owns the backend's KV slots; DraftText records per request which
+// committed tokens and nodes are in the cache. The target does not read this cache: an error in it
+// costs acceptance, never exactness. A slot that is freed while a pass runs is not used again
+// before take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the
+// target does not have are never proposed. After a token that the draft does not know it proposes
+// nothing until enough text has followed, and then reads only the text after that token.
 // Bounded: a request reserves the pages of its context; without them the model does not serve it.
 // Threads: the actor's loop; run() alone is the job.
 #pragma once
@@ -46,7 +47,8 @@ struct DraftModelOptions {
     bool whole_text = false;      // rows of committed text run all sub-layers
 };
 
-/// One request's text at a draft, and which of it is in the cache. The cache belongs to the DraftModel.
+/// One request's text at a draft, and which of it is in the cache. The cache belongs to the
+/// DraftModel.
 struct DraftText {
     explicit DraftText(const Request& request);
 
@@ -87,7 +89,8 @@ public:
     void open(DraftText& text);
     /// Whether the model can compute candidates after the text's root.
     [[nodiscard]] bool knows(const DraftText& text) const;
-    /// Committed tokens before the root that are not in the cache; 0 if the model does not serve the text.
+    /// Committed tokens before the root that are not in the cache; 0 if the model does not serve
+    /// the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
 
     struct Expansion {
@@ -95,8 +98,8 @@ public:
         std::vector<DraftNodeId> expand;  // best first
         int candidates = 1;               // after each
     };
-    /// Prepares as many of the expansions as there is room for, in their order. Nodes that cannot be
-    /// expanded are closed. False: there is nothing to run.
+    /// Prepares as many of the expansions as there is room for, in their order. Nodes that cannot
+    /// be expanded are closed. False: there is nothing to run.
     bool prepare(std::span<const Expansion> expansions);
     RunOutcome run(const CancelToken* cancel);
 
@@ -121,7 +124,8 @@ public:
     /// For jobs of their own; before any text is opened. The backend's KV has slots for them.
     void reserve_scratch(std::int32_t rows);
     [[nodiscard]] std::span<const KvSlot> scratch() const { return scratch_assigned_; }
-    /// Whether all keys before `position` of the text are in the cache, and the token there is known.
+    /// Whether all keys before `position` of the text are in the cache, and the token there is
+    /// known.
     [[nodiscard]] bool has_read(const DraftText& text, Position position) const;
     /// A job of its own, not while a pass is prepared: one layer on residuals [rows, dim], each at
     /// `position`, seeing the text before it and itself. Precondition: has_read().
@@ -131,15 +135,15 @@ public:
                          std::span<float> states);
     void copy(ConstHiddenRows from, HiddenRows to) { backend_.copy(from, to); }
     [[nodiscard]] const SkipSet& skip() const { return options_.skip; }
-    /// Rows of candidates skip this set from now on. Cached keys of candidates were computed with the old
-    /// set: the caller drops them (DraftTree::drop_slots()).
+    /// Rows of candidates skip this set from now on. Cached keys of candidates were computed with
+    /// the old set: the caller drops them (DraftTree::drop_slots()).
     void set_skip(const SkipSet& skip);
 
     /// Bytes of one token's keys and values; 0 if they cannot be sent to another process.
     [[nodiscard]] std::size_t kv_bytes() const { return backend_.kv_bytes(); }
     void read_kv(KvSlot slot, KvBytes bytes) const { backend_.read_kv(slot, bytes); }
-    /// Takes this node's keys and values from another process. False if they are not used: the node was
-    /// dropped, has them already, or its parent has none.
+    /// Takes this node's keys and values from another process. False if they are not used: the node
+    /// was dropped, has them already, or its parent has none.
     bool write_kv(DraftText& text, DraftNodeId node, ConstKvBytes bytes);
     /// The same for a token of the text that comes next in the cache.
     bool write_kv_at(DraftText& text, Position position, ConstKvBytes bytes);

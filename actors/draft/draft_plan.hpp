@@ -1,8 +1,8 @@
 // DraftPlan and DraftTools: the peers of a speculative stage, and its model or source.
 //
-// By default one DraftActor grows the whole tree. With a CorrectActor in a process of its own, Draft
-// grows the trunk and sends it to Correct; Correct grows the candidates that an exit sends beside it,
-// and sends them to the first segment and to Draft.
+// By default one DraftActor grows the whole tree. With a CorrectActor in a process of its own,
+// Draft grows the trunk and sends it to Correct; Correct grows the candidates that an exit sends
+// beside it, and sends them to the first segment and to Draft.
 // Plain values.
 #pragma once
 

@@ -10,8 +10,8 @@
 namespace paceline {
 namespace {
 
-// One more row costs a batch of a few rows about a tenth of its time. The faster the text grows, the more
-// an accepted token is worth. Below this probability a row does not pay.
+// One more row costs a batch of a few rows about a tenth of its time. The faster the text grows,
+// the more an accepted token is worth. Below this probability a row does not pay.
 constexpr float kWorthARow = 0.15F;
 
 /// The proposal's root and trunk, as tokens.
@@ -102,7 +102,8 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     bool prepared = text->follow(tokens).prepared;
     DraftTree& tree = text->tree;
     if (model_ != nullptr && !text->cache) model_->open(*text);
-    // A sequential source alone proposes again: it has more text now than when it made these candidates.
+    // A sequential source alone proposes again: it has more text now than when it made these
+    // candidates.
     if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
         tree.plant(tree.root().token, tree.root().position);
     }
@@ -176,8 +177,8 @@ bool DraftRequest::take_branches() {
     DraftTree& tree = text->tree;
     const Position root = tree.root().position;
     if (!branches_ || branches_->root_position > root) return false;
-    // A candidate that exists already is this draft's own trunk. But Correct's proposals from before it got
-    // this root may still be under way and arrive one after another.
+    // A candidate that exists already is this draft's own trunk. But Correct's proposals from
+    // before it got this root may still be under way and arrive one after another.
     const bool more = branches_root_ == root && branches_->root_position < root;
     if (tree.trunk_child(tree.root().id) != nullptr && !more) return false;
     (void)tree.merge(*branches_, text->tokens, ProposalSource::Trunk, 0);
@@ -257,7 +258,8 @@ void DraftRequest::take(const DraftModel::Said& said) {
 
 /// Log probability of a path below which a source's candidate is not taken; -inf: any is taken.
 float DraftRequest::least_reach() const {
-    // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent later.
+    // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent
+    // later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
     return std::log(all_sent ? kWorthARow : 0.0F);
 }
@@ -301,7 +303,8 @@ std::vector<TokenId> DraftRequest::path_to(DraftNodeId node) const {
     return tokens;
 }
 
-/// The same candidates below an earlier root, with the tokens committed since then as their ancestors.
+/// The same candidates below an earlier root, with the tokens committed since then as their
+/// ancestors.
 msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& proposal) const {
     const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
     if (passed > kProposalNodesMax) return proposal;

@@ -1,4 +1,5 @@
-// DraftRequest: one request at a speculative stage: its text, its tree of candidates and how it grows.
+// DraftRequest: one request at a speculative stage: its text, its tree of candidates and how it
+// grows.
 //
 // Follows the text by verdicts; takes in the candidates of a model, a source, an exit or the other
 // speculative stage. Sends nothing and submits no job: that is DraftWork's part.
@@ -33,19 +34,19 @@ public:
     enum class Fit : std::uint8_t { Old, Next, Gap };
     [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
     void follow(const msg::Verdict& verdict);
-    /// After missed verdicts: `now` is the whole committed text. Cached state is kept, only new tokens are
-    /// read. False: `now` does not begin with the text that is known here.
+    /// After missed verdicts: `now` is the whole committed text. Cached state is kept, only new
+    /// tokens are read. False: `now` does not begin with the text that is known here.
     [[nodiscard]] bool catch_up(std::span<const TokenId> now);
 
-    /// A proposal of an exit, or of the draft that grows the trunk. One for a future root is kept: its
-    /// sender may have received the verdict first.
+    /// A proposal of an exit, or of the draft that grows the trunk. One for a future root is kept:
+    /// its sender may have received the verdict first.
     void receive_candidates(const msg::Proposal& candidates);
     void receive_trunk(const msg::Proposal& trunk);
-    /// Correct's branches. Kept until a verdict's new root is not in this tree: then Correct's candidates
-    /// below that root are taken over, at once or when they arrive.
+    /// Correct's branches. Kept until a verdict's new root is not in this tree: then Correct's
+    /// candidates below that root are taken over, at once or when they arrive.
     void receive_branches(const msg::Proposal& branches);
-    /// The node of the other draft's trunk at `position`; nothing if that is committed by now or unknown
-    /// here.
+    /// The node of the other draft's trunk at `position`; nothing if that is committed by now or
+    /// unknown here.
     [[nodiscard]] std::optional<DraftNodeId> trunk_node_at(Position position) const;
     /// Whether the committed text equals the other draft's trunk up to `position`.
     [[nodiscard]] bool trunk_is_text_at(Position position) const;
@@ -66,8 +67,8 @@ public:
     /// Whether `stop` has ended the trunk at `depth` or above.
     [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
     void take(const DraftModel::Said& said);
-    /// Takes up to `asked` tokens of a source's chain after a node. The chain ends as `stop` says, or before a token
-    /// outside the target's vocabulary.
+    /// Takes up to `asked` tokens of a source's chain after a node. The chain ends as `stop` says,
+    /// or before a token outside the target's vocabulary.
     void take_chain(DraftNodeId behind,
                     std::span<const Candidate> candidates,
                     std::int32_t asked,
@@ -81,8 +82,8 @@ public:
     [[nodiscard]] msg::Proposal proposal(msg::ProposalState state) const;
     /// What was drawn after `node`, likewise.
     [[nodiscard]] msg::Draw draw(DraftNodeId node, const DrawnSiblings& drawn) const;
-    /// Whether candidates are drawn. Then the first segment must have a node before it gets the Draw of its
-    /// children, so the tree is sent as it grows.
+    /// Whether candidates are drawn. Then the first segment must have a node before it gets the
+    /// Draw of its children, so the tree is sent as it grows.
     [[nodiscard]] bool draws() const { return text->draw_top > 0 && uses_model(); }
     /// Candidates below the root that could still be committed.
     [[nodiscard]] std::int32_t room() const;

@@ -1,8 +1,8 @@
 // DraftSource: the interface of a source of candidates.
 //
 // Each request has its own source. Prompt lookup is one; a draft model, the target's own first
-// layers or a scripted adversary in a test are others. Candidates cannot change the text of an answer, only
-// its speed.
+// layers or a scripted adversary in a test are others. Candidates cannot change the text of an
+// answer, only its speed.
 #pragma once
 
 #include <cmath>
@@ -37,8 +37,9 @@ struct DraftSource {
     [[nodiscard]] virtual DraftCost cost() const = 0;
     /// Tokens that were committed since the last call; the first call brings the prompt.
     virtual void commit(std::span<const TokenId> tokens) = 0;
-    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no candidate.
-    /// `cancel` is raised when a verdict has come meanwhile; the result is then not used.
+    /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no
+    /// candidate. `cancel` is raised when a verdict has come meanwhile; the result is then not
+    /// used.
     [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
                                                        std::int32_t gamma,
                                                        const CancelToken& cancel) = 0;

@@ -146,7 +146,8 @@ Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
     if (from != kConductor) return unexpected(from, "a stop, which only the conductor may send");
     if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
     const auto found = requests_.find(stopped.route.request);
-    // While it waits for its Begin once more, the gate takes the attempt before for the current one.
+    // While it waits for its Begin once more, the gate takes the attempt before for the current
+    // one.
     if (found != requests_.end() && found->second->attempt > stopped.route.attempt) return {};
     stop(stopped.route.request);
     inbox_.gate.stopped(stopped.route.request, stopped.route.attempt);

@@ -1,5 +1,5 @@
-// DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the requests,
-// the jobs that grow their trees, and the proposals to the first segment.
+// DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the
+// requests, the jobs that grow their trees, and the proposals to the first segment.
 // Handles: Begin, Verdict, Stop.   Emits: Proposal, Draw.
 //
 // A request:
@@ -11,21 +11,23 @@
 //       |                 | | |   the other speculative stage            | |
 //       |                 | | +------------------------------------------+ |
 //       |                 | |                                              |
-//       |                 | +--- Begin, once more ----- [Missed] <---------+  a Verdict that starts after a
-//       |                 v                                 v              v  gap: BeginWanted is sent
+//       |                 | +--- Begin, once more ----- [Missed] <---------+  a Verdict that starts
+//           after a
+//       |                 v                                 v              v  gap: BeginWanted is
+//           sent
 //       +---------------------------------------------------------------- (same)
 //          Stop; a Verdict that ends the answer; the first or the last segment was lost
 //
 // How a request grows depends on the pace (decoding/growth.hpp). One job at a time: a pass of the
 // model for all requests that want one, or a source's step for one request; messages are handled
 // in between. A Verdict re-roots the tree at once, and candidates of a running job below nodes that
-// were dropped meanwhile are dropped too. A proposal that finds the channel full is lost, but the newest one
-// is sent when there is room again.
-// A peer that sends an invalid message is reported and replaced (sender_fault.hpp); an invalid Begin, and
-// errors of this stage, end this stage.
-// Losing this stage changes no attempt. It may miss verdicts while it is lost or its ring is full. After a
-// missed verdict it asks the conductor for the request's Begin again, and proposes nothing for that request
-// until it comes. The cached text is kept; it reads only the new tokens.
+// were dropped meanwhile are dropped too. A proposal that finds the channel full is lost, but the
+// newest one is sent when there is room again.
+// A peer that sends an invalid message is reported and replaced (sender_fault.hpp); an invalid
+// Begin, and errors of this stage, end this stage.
+// Losing this stage changes no attempt. It may miss verdicts while it is lost or its ring is full.
+// After a missed verdict it asks the conductor for the request's Begin again, and proposes nothing
+// for that request until it comes. The cached text is kept; it reads only the new tokens.
 // Threads: all calls come from the stage's loop; a job touches the model, or one source. Owns the
 // model, and one source per request.
 #pragma once

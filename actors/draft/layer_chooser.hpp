@@ -1,16 +1,17 @@
-// LayerChooser: selects the layers that a draft skips with CLaSp's programme, from the residuals of the last
-// accepted token that the target's segments send (self_draft/layer_skip_dp.hpp).
+// LayerChooser: selects the layers that a draft skips with CLaSp's programme, from the residuals of
+// the last accepted token that the target's segments send (self_draft/layer_skip_dp.hpp).
 //
 //     take()      a segment's part of the stack of residuals; the newest position counts
 //     finish()    sets the layers that the model skips from now on
 //
-//     [Collecting] -- all layers are there --> [Complete] -- the text is read up to there --> [Running] (job)
+//     [Collecting] -- all layers are there --> [Complete] -- the text is read up to there -->
+//     [Running] (job)
 //         ^                                                                                      |
 //         +--------------------------------------------------------------------------------------+
 //
-// The job runs each layer once, on scratch slots of the model, and reads the text's keys, so the text must
-// run through all layers (DraftModelOptions::whole_text). If a part is lost, this choice is left out.
-// Borrows the model. Threads: the actor's loop; run() is the job.
+// The job runs each layer once, on scratch slots of the model, and reads the text's keys, so the
+// text must run through all layers (DraftModelOptions::whole_text). If a part is lost, this choice
+// is left out. Borrows the model. Threads: the actor's loop; run() is the job.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ public:
     /// The model has reserve_scratch(options.skip + 1).
     LayerChooser(DraftModel& model, const LayerProgrammeOptions& options);
 
-    /// The note's residuals, read in place. Errors: Protocol for layers or sizes that the model does not have.
+    /// The note's residuals, read in place. Errors: Protocol for layers or sizes that the model
+    /// does not have.
     Status take(const msg::TensorNote& note, ConstHiddenRows residuals);
     /// The request of a complete stack; nothing if no stack is complete.
     [[nodiscard]] std::optional<msg::Route> complete() const;

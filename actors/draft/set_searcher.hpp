@@ -1,18 +1,19 @@
-// SetSearcher: searches the set of sub-layers that a draft skips while it serves requests, by SWIFT's search
-// (self_draft/search_trials.hpp).
+// SetSearcher: searches the set of sub-layers that a draft skips while it serves requests, by
+// SWIFT's search (self_draft/search_trials.hpp).
 //
 //     passed()     a pass of the model has taken so long
 //     verified()   a verdict on the model's candidates
 //     next()       a trial on the last tokens of a text, if one is due
 //     use_best()   the model skips the best set from now on
 //
-//     [Waiting] -- `interval` verdicts; an answer longer than the window, whose keys before it are read; --> [Running]
+//     [Waiting] -- `interval` verdicts; an answer longer than the window, whose keys before it are
+//     read; --> [Running]
 //         ^        jobs have taken less than `optimise_share` of the time of passes                             |
 //         +-----------------------------------------------------------------------------------------------------+
 //
-// The job reads the text's keys, so the text must run through all layers (DraftModelOptions::whole_text); it
-// writes to scratch slots of the model. It holds a copy of the tokens: verdicts may come meanwhile, and the
-// request may end.
+// The job reads the text's keys, so the text must run through all layers
+// (DraftModelOptions::whole_text); it writes to scratch slots of the model. It holds a copy of the
+// tokens: verdicts may come meanwhile, and the request may end.
 // Borrows the model. Threads: the actor's loop; run() is the job.
 #pragma once
 
@@ -40,7 +41,8 @@ public:
     void passed(Micros took);
     void verified(int accepted, int drafted);
 
-    /// What the next job is to be submitted as, if one is due on this request's text; it is prepared then.
+    /// What the next job is to be submitted as, if one is due on this request's text; it is
+    /// prepared then.
     [[nodiscard]] std::optional<JobLabel> next(const DraftRequest& request);
     RunOutcome run(const CancelToken& cancel);
     void finish(RunOutcome outcome, Micros took);

@@ -2,8 +2,8 @@
 // values of the trunk's nodes in shared memory.
 // Emits: Proposal (the trunk), TensorNote (one per node whose keys and values were just computed).
 //
-// A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room. Keys and
-// values for which there is no room are not sent: Correct computes them itself.
+// A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room.
+// Keys and values for which there is no room are not sent: Correct computes them itself.
 // Borrows the model. Threads: the actor's loop.
 #pragma once
 

@@ -1,7 +1,7 @@
 // What the actors count: names for the free counters and gauges of a process (runtime/observe).
 //
-// Free slot n is counter 9 + n of docs/observability.md. Readers of a telemetry block identify a counter by
-// its number, so numbers do not change.
+// Free slot n is counter 9 + n of docs/observability.md. Readers of a telemetry block identify a
+// counter by its number, so numbers do not change.
 //
 // acceptance rate        = kTokensAccepted / kTokensProposed
 // mean acceptance length = 1 + kTokensAccepted / kVerdicts      (the target's own token is the 1)
@@ -46,12 +46,13 @@ inline constexpr Counter kDraftForwards = free_counter(17);  // passes through a
 inline constexpr Counter kDraftRows = free_counter(18);      // rows of kDraftForwards
 inline constexpr Counter kExitRows = free_counter(19);       // rows whose exit head was computed
 
-// Of the first segment: rows whose token an exit was the first to propose, each counted once, when a
-// verdict committed the row above it.
+// Of the first segment: rows whose token an exit was the first to propose, each counted once, when
+// a verdict committed the row above it.
 inline constexpr Counter kEarlyProposed = free_counter(20);
 inline constexpr Counter kEarlyRight = free_counter(21);  // of kEarlyProposed, committed
 
-// Of segments: sub-layers of the target (two a layer) that rows ran; a cancelled row counts in full.
+// Of segments: sub-layers of the target (two a layer) that rows ran; a cancelled row counts in
+// full.
 inline constexpr Counter kVerifySublayers = free_counter(22);   // rows of verify batches
 inline constexpr Counter kPrefillSublayers = free_counter(23);  // rows of prefill batches
 

@@ -1,9 +1,9 @@
 // Compares the epoch in a message with that of the channel it came by.
 //
-// Each incarnation has its own channels, so a message with another epoch does not come from an earlier
-// incarnation: its sender has written a wrong epoch. The message is dropped and counted, and the sender is
-// reported, to be replaced. Epochs in messages are never taken over, so a wrong one cannot make later
-// messages stale.
+// Each incarnation has its own channels, so a message with another epoch does not come from an
+// earlier incarnation: its sender has written a wrong epoch. The message is dropped and counted,
+// and the sender is reported, to be replaced. Epochs in messages are never taken over, so a wrong
+// one cannot make later messages stale.
 #pragma once
 
 #include <cstdint>

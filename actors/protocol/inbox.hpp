@@ -7,9 +7,9 @@
 //                                         -> error: its sender is reported (sender_fault.hpp)
 //     inbox.admit(from, message)          asked by the handler: is the message current?
 //
-// An entry is a plain function and the role's address: no allocation and no virtual call per message.
-// A kind without an entry is a Protocol error of its sender. A handler returns only errors of the message
-// itself; the actor reports errors of the work that follows from it.
+// An entry is a plain function and the role's address: no allocation and no virtual call per
+// message. A kind without an entry is a Protocol error of its sender. A handler returns only errors
+// of the message itself; the actor reports errors of the work that follows from it.
 // Borrows the roles and the context. Threads: the actor's loop.
 #pragma once
 
@@ -43,13 +43,14 @@ public:
         attach(role, typename Role::Handles{});
     }
 
-    /// Errors: those that are not the sender's fault; for others the sender is reported (sender_fault.hpp).
+    /// Errors: those that are not the sender's fault; for others the sender is reported
+    /// (sender_fault.hpp).
     Status deliver(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
         const Status done = handle(from, kind, bytes);
         return done.ok() ? done : blame_sender(*context_, from, done.error());
     }
-    /// Delivers the messages that had arrived before their Begin, which has been handled since. If their
-    /// sender is reported, its remaining ones are dropped. Errors: as deliver().
+    /// Delivers the messages that had arrived before their Begin, which has been handled since. If
+    /// their sender is reported, its remaining ones are dropped. Errors: as deliver().
     Status deliver_due() {
         std::set<StageId> reported;
         for (const AttemptFilter::Held& held : gate.take_due()) {
@@ -63,7 +64,8 @@ public:
         return {};
     }
 
-    /// The age of a message; an Early one is kept for deliver_due(). Errors: as AttemptFilter::admit().
+    /// The age of a message; an Early one is kept for deliver_due(). Errors: as
+    /// AttemptFilter::admit().
     template <msg::PlainMessage M>
     Result<Age> admit(StageId from, const M& message) {
         if (!of_channel<M>(from, message.route)) return Age::Stale;

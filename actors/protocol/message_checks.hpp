@@ -1,7 +1,7 @@
 // Checks of a peer's message before it is used: sizes, counts, vocabulary, positions, slots.
 //
-// Only the form is checked here. TokenTree and RequestState check whether a message fits the state of its
-// request.
+// Only the form is checked here. TokenTree and RequestState check whether a message fits the state
+// of its request.
 #pragma once
 
 #include <cstddef>

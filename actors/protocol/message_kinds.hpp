@@ -2,7 +2,8 @@
 //
 //     struct Dispatcher {
 //         using Handles = Kinds<msg::Proposal>;    // Inbox::attach() routes these kinds to it
-//         using Emits = Kinds<>;                   // emit<Dispatcher>() of another kind does not compile
+//         using Emits = Kinds<>;                   // emit<Dispatcher>() of another kind does not
+//                                                  compile
 //     };
 //
 // Types without values: all checks happen at compile time.

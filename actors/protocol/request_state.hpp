@@ -1,5 +1,5 @@
-// RequestState: the state of a request in a target segment, and how batches and verdicts change it. Segments
-// that have applied the same messages have the same state.
+// RequestState: the state of a request in a target segment, and how batches and verdicts change it.
+// Segments that have applied the same messages have the same state.
 //
 //     text   t0 t1 ... t(c-2)  t(c-1)         prompt and committed tokens
 //     slots  s0 s1 ... s(c-2)                 where their keys and values are
@@ -51,7 +51,8 @@ public:
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
     [[nodiscard]] bool over() const { return stopped_ || finish_ != FinishReason::None; }
     void stop() { stopped_ = true; }
-    /// Whether at least one of these verify rows is not stale: it is in the tree of a running request.
+    /// Whether at least one of these verify rows is not stale: it is in the tree of a running
+    /// request.
     [[nodiscard]] bool wants(std::span<const msg::BatchRow> rows) const;
     /// All of the text but the root is in the cache (or on its way there).
     [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }
@@ -61,7 +62,8 @@ public:
     /// Errors: Protocol if its rows are not the next committed tokens.
     Status take_prefill(Position base, std::span<const msg::BatchRow> rows);
     /// A verify part arrived from another segment: its rows join the replica of the tree.
-    /// `drawn_below`: what was drawn after each row, or empty. Errors: Protocol as TokenTree::adopt.
+    /// `drawn_below`: what was drawn after each row, or empty. Errors: Protocol as
+    /// TokenTree::adopt.
     Status take_rows(std::span<const msg::BatchRow> rows,
                      std::span<const DrawnSiblingsPtr> drawn_below = {});
     /// Errors: Protocol if the verdict does not continue this text (the state is unchanged).

@@ -1,4 +1,5 @@
-// What lies in a tensor slot, as a backend takes it: hidden states, or keys and values of one token.
+// What lies in a tensor slot, as a backend takes it: hidden states, or keys and values of one
+// token.
 #pragma once
 
 #include <cstddef>

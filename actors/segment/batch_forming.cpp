@@ -1,5 +1,5 @@
-// The second half of BatchScheduler: which rows make the next batch. The first half (batch_scheduler.cpp) is
-// the states of requests, proposals and verdicts.
+// The second half of BatchScheduler: which rows make the next batch. The first half
+// (batch_scheduler.cpp) is the states of requests, proposals and verdicts.
 #include <algorithm>
 #include <cmath>
 #include <utility>

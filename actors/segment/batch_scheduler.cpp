@@ -207,7 +207,8 @@ void BatchScheduler::take_drawn(const msg::Draw& draw) {
     if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
 }
 
-/// Siblings belong to the row of their parent; without it, or after it, they are deterministic candidates.
+/// Siblings belong to the row of their parent; without it, or after it, they are deterministic
+/// candidates.
 void BatchScheduler::bind(Entry& entry, const msg::Draw& draw) {
     TokenTree& tree = entry.state->tree();
     const std::span<const TokenId> text = entry.state->text();

@@ -1,7 +1,7 @@
 // BatchScheduler: decides which rows the target works on next. Used by the Dispatcher.
 //
-// It grows the token tree from proposals, assigns node ids and KV slots, and forms batches. The states of
-// a request:
+// It grows the token tree from proposals, assigns node ids and KV slots, and forms batches. The
+// states of a request:
 //
 //            begin            text in the cache         proposal, or wait timed out
 //   [absent] -----> [Prefill] -----------------> [Ready] -------------------> [InFlight]
@@ -14,15 +14,15 @@
 //
 // [Over] keeps the committed slots for a next turn, until others need the pages.
 //
-// When the first segment is free it takes the rows that were not sent yet (BatchShape selects them), up
-// to a limit; if the new root was not a candidate, that is the root alone. `Sequential` and `Lockstep` first
-// wait a limited time for the draft. After several waits that timed out they stop waiting until the draft
-// sends a proposal; they do not wait for a lost draft until it has joined again.
-// A batch mixes requests (continuous batching): first the verify rows of all ready requests, each
-// with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining room. Requests that found
-// no room come first in the next batch, a prefill with a reserved share.
-// No row is sent whose next token could not be committed: below a token that ends the answer, or beyond
-// the token limit or the context.
+// When the first segment is free it takes the rows that were not sent yet (BatchShape selects
+// them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
+// and `Lockstep` first wait a limited time for the draft. After several waits that timed out they
+// stop waiting until the draft sends a proposal; they do not wait for a lost draft until it has
+// joined again. A batch mixes requests (continuous batching): first the verify rows of all ready
+// requests, each with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining
+// room. Requests that found no room come first in the next batch, a prefill with a reserved share.
+// No row is sent whose next token could not be committed: below a token that ends the answer, or
+// beyond the token limit or the context.
 // No I/O and no clock: all input comes by calls. Not thread-safe.
 #pragma once
 
@@ -69,8 +69,8 @@ struct DispatchOptions {
     // Of one request's prefill in a batch; read by all segments, for it bounds the batch.
     std::uint32_t prefill_rows = kVerifyRowsMax;
     std::uint32_t requests_max = kBatchPartsMax;  // that share a batch
-    // A row is sent only if its path is at least this probable by its proposers' estimates; the root
-    // always is sent. 0: no limit.
+    // A row is sent only if its path is at least this probable by its proposers' estimates; the
+    // root always is sent. 0: no limit.
     float verify_reach_min = 0.0F;
 
     /// Rows of the largest batch; at most kVerifyRowsMax of them are verify rows.
@@ -89,8 +89,8 @@ struct Outcome {
     bool open = false;  // lockstep: the round that may hold it is still to come; take_resolved()
 };
 
-/// Counts what happened to proposals. These events are not among the counters of the stage's telemetry
-/// (actors/protocol/counters.hpp), which the Dispatcher writes.
+/// Counts what happened to proposals. These events are not among the counters of the stage's
+/// telemetry (actors/protocol/counters.hpp), which the Dispatcher writes.
 struct ProposalTally {
     std::uint64_t used = 0;           // had candidates below the current root
     std::uint64_t outdated = 0;       // had none: other tokens were committed
@@ -104,8 +104,8 @@ public:
     /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
     /// With spec().reuse the slots of that many positions stay from the attempt before.
     Status begin(const std::shared_ptr<RequestState>& state, Micros now);
-    /// Whether the slots of a request are still kept: those of requests that are over are freed, the
-    /// oldest first, when others need their pages.
+    /// Whether the slots of a request are still kept: those of requests that are over are freed,
+    /// the oldest first, when others need their pages.
     [[nodiscard]] bool holds(RequestId request) const;
 
     /// Whether begin() of this request would find its pages, those of requests that are over
@@ -117,11 +117,11 @@ public:
 
     /// The sender of a proposal: the one that Sequential and Lockstep wait for, or another.
     enum class ProposalSource : std::uint8_t { Draft, Other };
-    /// Merges a proposal's candidates below the current root into the tree. One for a future root is kept:
-    /// the draft may have received the verdict first.
+    /// Merges a proposal's candidates below the current root into the tree. One for a future root
+    /// is kept: the draft may have received the verdict first.
     void propose(const msg::Proposal& proposal, ProposalSource source, Micros now);
-    /// The children of a node were drawn: from now on they belong to its row, if the tree has that node
-    /// and it was not sent. One for a future root is kept.
+    /// The children of a node were drawn: from now on they belong to its row, if the tree has that
+    /// node and it was not sent. One for a future root is kept.
     void take_drawn(const msg::Draw& draw);
     // Of a draft in the same segment (DraftSlots).
     [[nodiscard]] std::optional<KvSlot> allocate_ahead(RequestId request, NodeId node) override;
@@ -132,19 +132,19 @@ public:
     [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) override {
         return RequestSlots::make(pages_, count);
     }
-    /// Pages of the KV cache that running requests and scratch slots hold. Pages that ended requests keep
-    /// for a next turn are not counted: they are freed when room is needed.
+    /// Pages of the KV cache that running requests and scratch slots hold. Pages that ended
+    /// requests keep for a next turn are not counted: they are freed when room is needed.
     [[nodiscard]] std::int32_t pages_in_use() const;
-    /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed the new
-    /// root.
+    /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed
+    /// the new root.
     Outcome follow(RequestId request, const TreeUpdate& step, Micros now);
-    /// Lockstep: whether the draft has sent Halfway (or Complete) since the batch of the current root
-    /// was formed, or the wait has timed out.
+    /// Lockstep: whether the draft has sent Halfway (or Complete) since the batch of the current
+    /// root was formed, or the wait has timed out.
     [[nodiscard]] bool halfway(RequestId request, Micros now);
 
-    /// The next batch for the layers, with slots and node ids assigned; nothing if there is none now.
-    /// The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds prefill parts to
-    /// their states.
+    /// The next batch for the layers, with slots and node ids assigned; nothing if there is none
+    /// now. The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds
+    /// prefill parts to their states.
     [[nodiscard]] std::optional<msg::Batch> next_batch(Micros now);
     /// The open outcomes of roots that went into a batch since the last call.
     [[nodiscard]] std::vector<Outcome> take_resolved();

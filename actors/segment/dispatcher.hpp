@@ -1,5 +1,6 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
-// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no message; its
+// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no
+//     message; its
 // batches are the parts of the next run of its own segment, which passes them on.
 //
 //     next_parts()      the batch that the scheduler (batch_scheduler.hpp) forms from requests and
@@ -11,7 +12,8 @@
 //   a run, in lockstep:   [Running] ----> [Held back] ----> [Passed on]
 //                           layers done     the draft has sent Halfway, or its time is over
 //
-// Owns the scheduler, the batch formed ahead and the run that is held back. Threads: the actor's loop.
+// Owns the scheduler, the batch formed ahead and the run that is held back. Threads: the actor's
+// loop.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +62,8 @@ public:
     void hold_followed(SegmentRun& run);
     /// Whether the run stays here until release() returns it.
     [[nodiscard]] bool hold_back(const std::shared_ptr<SegmentRun>& run);
-    /// The run that was held back, without its stale rows. nullptr: it still waits, or there is none.
+    /// The run that was held back, without its stale rows. nullptr: it still waits, or there is
+    /// none.
     [[nodiscard]] std::shared_ptr<SegmentRun> release();
     [[nodiscard]] bool holds_a_run() const { return held_back_ != nullptr; }
     /// All attempts are cancelled: the formed batch and the run held back are dropped.

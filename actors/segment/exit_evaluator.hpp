@@ -1,4 +1,5 @@
-// ExitEvaluator: evaluates the hidden states at an exit: which tokens may follow. Used by EarlyVerify.
+// ExitEvaluator: evaluates the hidden states at an exit: which tokens may follow. Used by
+// EarlyVerify.
 //
 //     loop   plan()            which rows of a part it evaluates, and the text before each
 //     job    evaluate()           head and candidates, with the request's own parameters and noise
@@ -11,11 +12,11 @@
 // early (AdaDecode):     root - a - b - x      after the newest row, if the head is sure of x
 // ahead (appendix E):    root - x - y          after a verdict, from heads that look further
 //
-// Its candidates are compared with the committed text, and an exit that costs more than it gains is paused
-// (decoding/exit_policy.hpp): the loop calls wanted() before each batch.
+// Its candidates are compared with the committed text, and an exit that costs more than it gains is
+// paused (decoding/exit_policy.hpp): the loop calls wanted() before each batch.
 //
-// Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch different
-// members.
+// Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch
+// different members.
 #pragma once
 
 #include <cstddef>
@@ -71,8 +72,8 @@ public:
 
     [[nodiscard]] const ExitOptions& options() const { return options_; }
 
-    /// The rows of a verify part to be evaluated: all of them if candidates are sent, else the newest; may
-    /// be none.
+    /// The rows of a verify part to be evaluated: all of them if candidates are sent, else the
+    /// newest; may be none.
     [[nodiscard]] ExitPart plan(const std::shared_ptr<RequestState>& state,
                                 std::span<const msg::BatchRow> rows) const;
     /// Drops rows whose next token has been committed meanwhile; called first by evaluate().
@@ -94,8 +95,8 @@ public:
     /// ExitPolicy::spent() for the evaluations remembered since.
     void spent(double share, bool delayed);
 
-    /// The proposal for draft and correct; nothing if all rows are stale. The caller fills in Route::epoch,
-    /// here and below.
+    /// The proposal for draft and correct; nothing if all rows are stale. The caller fills in
+    /// Route::epoch, here and below.
     [[nodiscard]] std::optional<msg::Proposal> candidates_of(const ExitPart& part) const;
     /// The token to start at the first layer at once; nothing if its probability is below the gate.
     [[nodiscard]] std::optional<msg::Proposal> early(const ExitPart& part) const;

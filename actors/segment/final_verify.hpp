@@ -18,8 +18,8 @@
 
 namespace paceline {
 
-/// The receivers of verdicts. A verdict to a speculative stage whose channel is full is dropped; the stage
-/// finds the gap and asks the conductor for the Begin again.
+/// The receivers of verdicts. A verdict to a speculative stage whose channel is full is dropped;
+/// the stage finds the gap and asks the conductor for the Begin again.
 struct VerdictReceivers {
     std::vector<StageId> all = {};          // not the last segment itself
     std::vector<StageId> speculative = {};  // those of them that are: draft and correct

@@ -1,13 +1,14 @@
-// ResidualTap: the role of a segment that sends a draft the residual of the last accepted token after each
-// of its layers. CLaSp's programme selects from them the layers that the draft skips.
+// ResidualTap: the role of a segment that sends a draft the residual of the last accepted token
+// after each of its layers. CLaSp's programme selects from them the layers that the draft skips.
 // Emits: TensorNote (TensorRole::Tap) to the draft.
 //
-//     prepare()    a run of a batch that is due (every `interval` batches of a request; the segments
-//                  count alike): up to kRows of its verify rows keep their residuals
+//     prepare()    a run of a batch that is due (every `interval` batches of a request; the
+//                  segments count alike): up to kRows of its verify rows keep their residuals
 //     follow()     the verdict on that batch: the row whose logits gave its last token is sent
 //
-// One batch at a time, the newest. If there is no room the tap is dropped, and the draft keeps its layers.
-// Owns the residuals. Threads: the actor's loop; the run's job writes to the rows that prepare() has chosen.
+// One batch at a time, the newest. If there is no room the tap is dropped, and the draft keeps its
+// layers. Owns the residuals. Threads: the actor's loop; the run's job writes to the rows that
+// prepare() has chosen.
 #pragma once
 
 #include <cstddef>

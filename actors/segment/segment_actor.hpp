@@ -9,8 +9,8 @@
 // Handles: Begin, Verdict (from the last segment), Stop.   Emits: none; its parts and roles what
 // they declare.
 //
-// What goes through the layers comes in batches of parts, a part per request; the parts wait in a queue
-// (segment_queue.hpp), and a run takes as many as fit:
+// What goes through the layers comes in batches of parts, a part per request; the parts wait in a
+// queue (segment_queue.hpp), and a run takes as many as fit:
 //
 //    batch arrives or is formed         a tensor slot is free
 //   --------------------------> [Queued] ----------------> [Running]   (a submitted job)
@@ -27,9 +27,9 @@
 // Every segment applies the same batches and verdicts to its own token tree, so all use the same
 // slots. Batches keep their order; a verdict is applied as soon as it arrives.
 //
-// Errors: an invalid message is reported as the fault of its sender, which is replaced (sender_fault.hpp):
-// when the message arrives, or for a batch's rows when they join the tree or enter a run. An invalid Begin,
-// and errors of this segment, end this stage.
+// Errors: an invalid message is reported as the fault of its sender, which is replaced
+// (sender_fault.hpp): when the message arrives, or for a batch's rows when they join the tree or
+// enter a run. An invalid Begin, and errors of this segment, end this stage.
 // Threads: all calls come from the stage's loop. What a job touches is named by its type: RunJob
 // (run_job.hpp) for a run; SelfDraft::run() and EarlyVerify::evaluate() for the jobs of these
 // roles.

@@ -3,11 +3,11 @@
 //     arrived batch  [ A: 1 row | B: 8 rows | C: 3 rows ]      three parts, one tensor slot
 //     next run       [ A: 1 + 2 rows | C: 3 rows ]             B still waits for a verdict
 //
-// The parts of a request keep their order; those of different requests may overtake each other, unless
-// they write to the same KV slot: the slot has been assigned to another request meanwhile, and the writes
-// must keep their order.
-// A held part (BatchPart::hold) waits until a part of its request that is not held follows it, or its
-// time is over. Several verify parts of a request become one in a run.
+// The parts of a request keep their order; those of different requests may overtake each other,
+// unless they write to the same KV slot: the slot has been assigned to another request meanwhile,
+// and the writes must keep their order.
+// A held part (BatchPart::hold) waits until a part of its request that is not held follows it, or
+// its time is over. Several verify parts of a request become one in a run.
 // Pure apart from the tensor slots it gives back. Threads: the actor's loop.
 #pragma once
 
@@ -87,8 +87,8 @@ public:
 
     void push(WaitingPart part) { parts_.push_back(std::move(part)); }
 
-    /// The parts of the next run, in order: of kBatchPartsMax requests, kVerifyRowsMax verify rows at
-    /// most, and of one request not more than a verdict can carry. Empty if nothing is ready.
+    /// The parts of the next run, in order: of kBatchPartsMax requests, kVerifyRowsMax verify rows
+    /// at most, and of one request not more than a verdict can carry. Empty if nothing is ready.
     [[nodiscard]] Result<std::vector<WaitingPart>> take(const Rules& rules, Micros now);
     /// When the time of a held part is over, if that is still to come.
     [[nodiscard]] std::optional<Micros> due(Micros now) const;

@@ -30,8 +30,8 @@ public:
     /// Requests that are not over.
     [[nodiscard]] std::size_t running() const;
 
-    /// Whether a Begin has overtaken a message that must be handled first: a verdict of the turn before, or
-    /// the end (a verdict or a Stop) of another request whose KV slots it needs.
+    /// Whether a Begin has overtaken a message that must be handled first: a verdict of the turn
+    /// before, or the end (a verdict or a Stop) of another request whose KV slots it needs.
     /// `has_room`: its KV slots are free.
     [[nodiscard]] bool must_wait(RequestId id, const BeginPayload& spec, bool has_room) const;
     /// Errors: Protocol if it reuses positions that this segment does not hold.

@@ -5,9 +5,9 @@
 //     (run_job.hpp)       the job works on the run's LayerJob
 //     drop_stale()        removes rows that were dropped or cancelled meanwhile
 //
-// Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row number
-// in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run until its job has
-// ended.
+// Hidden states are not moved within the tensor: removed rows leave gaps, and every row has its row
+// number in the tensor (BatchRow::tensor_row). The tensors from which rows came belong to the run
+// until its job has ended.
 //
 // Owned by the actor and by its job. Threads: the actor's loop; of the members the job writes to
 // `job` alone, and reads `parts` and `rows`, which the loop does not change meanwhile.
@@ -38,7 +38,8 @@ struct RunPart {
     [[nodiscard]] bool prefill() const { return part.kind == msg::BatchKind::Prefill; }
 };
 
-/// What was drawn after each of the `count` rows of a batch that start at `first`; empty if nothing was.
+/// What was drawn after each of the `count` rows of a batch that start at `first`; empty if nothing
+/// was.
 [[nodiscard]] std::vector<DrawnSiblingsPtr> drawn_below(const msg::Batch& batch,
                                                         std::uint32_t first,
                                                         std::uint32_t count);

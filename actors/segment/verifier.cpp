@@ -78,8 +78,8 @@ void Verifier::read_drawn(Walk& walk) {
         walk.walk.feed(walk.part->drawn[*row]);
 }
 
-/// One call of the head: the wanted row of each walk that has not ended, then, as long as there is room,
-/// one more row of each likely path after the other.
+/// One call of the head: the wanted row of each walk that has not ended, then, as long as there is
+/// room, one more row of each likely path after the other.
 void Verifier::compute(std::span<Walk> walks, std::size_t first) {
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (Walk& walk : walks) {

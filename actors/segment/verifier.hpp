@@ -1,5 +1,5 @@
-// Verifier: decides which candidates of a run are accepted, by the hidden states after the last layer.
-// Used by FinalVerify.
+// Verifier: decides which candidates of a run are accepted, by the hidden states after the last
+// layer. Used by FinalVerify.
 //
 // Head and sampling run inside the segment's job, after its layers. The walks of all requests go
 // on together, in rounds; a round is one call of the head, which reads its weights once whatever

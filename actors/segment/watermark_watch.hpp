@@ -2,8 +2,9 @@
 // watermark and the cancelled attempts in shared memory (ipc/wire/cancel_board.hpp).
 //
 // A row knows the tokens of its path. It is stale if another token was committed at a position of
-// that path, if a row above it is stale, or if its request's attempt is cancelled. The board holds only the
-// newest watermark, so stale rows are remembered; once all rows are stale the job is cancelled.
+// that path, if a row above it is stale, or if its request's attempt is cancelled. The board holds
+// only the newest watermark, so stale rows are remembered; once all rows are stale the job is
+// cancelled.
 // Threads: made and read by the loop before and after the job, asked by one thread in between.
 #pragma once
 
@@ -34,7 +35,8 @@ public:
         std::vector<TokenId> tokens = {};                  // down to the row itself
     };
 
-    /// Whether the token after `position` is no longer wanted: it is committed, or the attempt is cancelled.
+    /// Whether the token after `position` is no longer wanted: it is committed, or the attempt is
+    /// cancelled.
     [[nodiscard]] static bool is_decided(const Part& part, Position position);
 
     /// `cancel` is raised when no row is left; it must outlive the watch's use.

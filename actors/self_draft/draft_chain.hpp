@@ -8,8 +8,8 @@
 //
 // nodes[0] is the root; nodes[i + 1] the candidate after nodes[i]. The last node is the one that is
 // computed next, or that ended the chain: it is verified, but its keys were not computed.
-// A chain is drafted with one skip set from its beginning to its end: that its leading sub-layers are
-// exact depends on it. Plain values; the actor's loop.
+// A chain is drafted with one skip set from its beginning to its end: that its leading sub-layers
+// are exact depends on it. Plain values; the actor's loop.
 #pragma once
 
 #include <chrono>

@@ -6,11 +6,11 @@
 //     disturbed()  a prompt shares the batch: the turn is not counted
 //     job_ended()  a job that looks for a better skip set: its time belongs to no turn, but is paid
 //
-// A turn ends with the last verdict before the next begin(). It counts as a round of one request: its
-// time, with the mean of its requests' tokens and candidates. A turn is not counted if a verdict came
-// about a round of an older one, or if it was to be drafted and nothing was. The gain of drafting
-// depends on how many requests are decoded at once: there is a GainWatch for 1, 2, 3 to 4, 5 to 8
-// requests and so on.
+// A turn ends with the last verdict before the next begin(). It counts as a round of one request:
+// its time, with the mean of its requests' tokens and candidates. A turn is not counted if a
+// verdict came about a round of an older one, or if it was to be drafted and nothing was. The gain
+// of drafting depends on how many requests are decoded at once: there is a GainWatch for 1, 2, 3 to
+// 4, 5 to 8 requests and so on.
 // Not thread-safe. Pure: times come from outside.
 #pragma once
 
@@ -35,8 +35,8 @@ public:
     /// `enabled` false: every round is drafted.
     explicit GainTurns(bool enabled) : enabled_{enabled} {}
 
-    /// A round begins that could be drafted. `requests`: that are decoded at once, this one included.
-    /// `since`: the verdict before it, or now if there was none.
+    /// A round begins that could be drafted. `requests`: that are decoded at once, this one
+    /// included. `since`: the verdict before it, or now if there was none.
     [[nodiscard]] Round begin(std::size_t requests, Micros since);
     /// `candidates`: that the round's request has verified.
     void verified(const Round& round, int tokens, int candidates, Micros now);

@@ -7,22 +7,23 @@
 //          +----------------------------------------------------+
 //                    the budget is kStart: a probe
 //
-// The budget is the time that drafting may lose, in times of a plain token. A round with drafts adds the
-// tokens that it commits and takes off its own time. What a candidate costs beyond a plain round is known from
-// earlier rounds (a mean that rises faster than it falls), so a round may have as many candidates as the share
-// kRisk of the budget pays for, and one at least: the first candidate of a chain is the likeliest. A method that
-// gains with long chains alone may therefore stay off. Jobs that look for a better skip set are paid from the
-// budget as well. Hence
+// The budget is the time that drafting may lose, in times of a plain token. A round with drafts
+// adds the tokens that it commits and takes off its own time. What a candidate costs beyond a plain
+// round is known from earlier rounds (a mean that rises faster than it falls), so a round may have
+// as many candidates as the share kRisk of the budget pays for, and one at least: the first
+// candidate of a chain is the likeliest. A method that gains with long chains alone may therefore
+// stay off. Jobs that look for a better skip set are paid from the budget as well. Hence
 //
 //     time lost to drafting  <=  kStart + kAllowance of the plain time + what one round overdraws
 //
-// which is 5 of 256 tokens: a method that loses reaches 0.98 of plain decoding over one answer. An overdraft
-// is repaid before the next probe, up to kDebtMost. It is small except in the first rounds, when the cost of a
-// candidate is unknown and may exceed kStart: a round counts at most kOutlier times the expected one, so that a
-// pause of the machine does not turn a method off, and what a first round took beyond that is not repaid. Gains count up to kMost, which is also the most that a method loses when it
-// turns bad. A method that begins to gain is probed within kStart / kAllowance = 250 tokens; the more its
-// rounds vary, the more probes it may take.
-// Kept across requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
+// which is 5 of 256 tokens: a method that loses reaches 0.98 of plain decoding over one answer. An
+// overdraft is repaid before the next probe, up to kDebtMost. It is small except in the first
+// rounds, when the cost of a candidate is unknown and may exceed kStart: a round counts at most
+// kOutlier times the expected one, so that a pause of the machine does not turn a method off, and
+// what a first round took beyond that is not repaid. Gains count up to kMost, which is also the
+// most that a method loses when it turns bad. A method that begins to gain is probed within kStart
+// / kAllowance = 250 tokens; the more its rounds vary, the more probes it may take. Kept across
+// requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
 #pragma once
 
 #include <array>
@@ -60,8 +61,9 @@ public:
     /// A round has verified so many candidates (0: it was plain) and committed so many tokens in so
     /// long. A round without tokens or time is ignored.
     void round(Micros took, double tokens, double candidates);
-    /// Whether a job beside the rounds that takes about so long may run now. If not, no probe begins in the
-    /// next round unless the budget covers both. Asked before the ask() of each round while a job is due.
+    /// Whether a job beside the rounds that takes about so long may run now. If not, no probe
+    /// begins in the next round unless the budget covers both. Asked before the ask() of each round
+    /// while a job is due.
     [[nodiscard]] bool affords(Micros job);
     /// A job has taken so long, in no round's time.
     void paid(Micros job);

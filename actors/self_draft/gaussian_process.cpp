@@ -14,8 +14,8 @@ double covariance(double distance, double length) {
     return (1.0 + r + r * r / 3.0) * std::exp(-r);
 }
 
-/// The Cholesky factor of the symmetric matrix [n, n] whose lower triangle is given, in its place. The
-/// inner loops add rows to rows, which compilers vectorise without reordering a sum.
+/// The Cholesky factor of the symmetric matrix [n, n] whose lower triangle is given, in its place.
+/// The inner loops add rows to rows, which compilers vectorise without reordering a sum.
 void take_root(std::vector<double>& a, std::size_t n) {
     std::vector<double> column(n);
     for (std::size_t k = 0; k < n; ++k) {

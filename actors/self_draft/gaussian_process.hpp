@@ -3,9 +3,9 @@
 //     covariance of two sets   Matern 5/2 of sqrt(d) / length, d = sub-layers in which they differ
 //     of two measurements      + noise, if they are the same one
 //
-// Values are brought to mean 0 and deviation 1. The length (1, 2 or 4 times the root of the mean d) and
-// the noise (1, 10 or 100 times kNoiseLeast) are those under which the values are most likely. Beliefs are
-// in the units of the values.
+// Values are brought to mean 0 and deviation 1. The length (1, 2 or 4 times the root of the mean d)
+// and the noise (1, 10 or 100 times kNoiseLeast) are those under which the values are most likely.
+// Beliefs are in the units of the values.
 // Cost: 9 n^3 / 6 multiplications to fit n sets, n^2 / 2 for a candidate; memory 3 n^2 numbers.
 // A plain value, fixed once made; any thread.
 #pragma once

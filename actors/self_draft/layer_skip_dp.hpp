@@ -9,13 +9,13 @@
 //               with the greater cosine to h[i] (kept, if equal); which one is stored as a bit, and
 //               the set is read back from (layers, skip)
 //
-// All j of one i are rows of one call of the model; j that no longer lead to `skip` are left out, and
-// so is j = 0, which is h[i] itself. Layers below keep_first and the last keep_last are kept.
+// All j of one i are rows of one call of the model; j that no longer lead to `skip` are left out,
+// and so is j = 0, which is h[i] itself. Layers below keep_first and the last keep_last are kept.
 //
-// The result is approximate: g[i][j] is the better of two continuations, not the best of all sets of j
-// layers. The set is optimal if a state that is closer to h[i] than another stays closer in all later layers;
-// a transformer's layers keep that order roughly (the paper's approximate Markov property).
-// Pure apart from the layers that it is given. Not thread-safe.
+// The result is approximate: g[i][j] is the better of two continuations, not the best of all sets
+// of j layers. The set is optimal if a state that is closer to h[i] than another stays closer in
+// all later layers; a transformer's layers keep that order roughly (the paper's approximate Markov
+// property). Pure apart from the layers that it is given. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -42,9 +42,9 @@ struct ProgrammeResult {
     bool done = false;    // false: cancelled, nothing else is set
 };
 
-/// `stack` is [layers + 1, dim]: h[0] .. h[layers], before the final norm; h[0] is not read if a first
-/// layer is kept. `run` is called for each layer at most once, in their order; for none if nothing is to be
-/// skipped.
+/// `stack` is [layers + 1, dim]: h[0] .. h[layers], before the final norm; h[0] is not read if a
+/// first layer is kept. `run` is called for each layer at most once, in their order; for none if
+/// nothing is to be skipped.
 [[nodiscard]] ProgrammeResult choose_layers(std::span<const float> stack,
                                             const LayerProgrammeOptions& options,
                                             const RunLayer& run);

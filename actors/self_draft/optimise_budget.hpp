@@ -1,5 +1,5 @@
-// OptimiseBudget: whether a job that looks for a better skip set may run: only while all such jobs have taken
-// less than a share of the time of decoding.
+// OptimiseBudget: whether a job that looks for a better skip set may run: only while all such jobs
+// have taken less than a share of the time of decoding.
 //
 // A value; not thread-safe.
 #pragma once
@@ -14,19 +14,20 @@ class OptimiseBudget {
 public:
     using Micros = std::chrono::microseconds;
 
-    /// `share`: of the decoding time. A job has so many rows, of which `rows_of_round` take about as long as
-    /// a round; a batch of many rows costs less for each.
+    /// `share`: of the decoding time. A job has so many rows, of which `rows_of_round` take about
+    /// as long as a round; a batch of many rows costs less for each.
     OptimiseBudget(double share, std::int32_t job_rows, int rows_of_round)
         : share_{share}, job_rows_{job_rows}, rows_of_round_{rows_of_round} {}
 
     void round_ended() { ++rounds_; }
-    /// `whole`: it was not cancelled, and did more than write a file: the next one takes about as long.
+    /// `whole`: it was not cancelled, and did more than write a file: the next one takes about as
+    /// long.
     void job_ended(Micros took, bool whole) {
         spent_ += took;
         if (whole) last_ = took;
     }
-    /// The next job's time: that of the last whole one; before the first one an estimate from its rows and the time
-    /// of a round.
+    /// The next job's time: that of the last whole one; before the first one an estimate from its
+    /// rows and the time of a round.
     [[nodiscard]] Micros next_job(Micros decoding) const {
         if (last_ > Micros{0}) return last_;
         return decoding * job_rows_ / (std::max<std::int64_t>(rounds_, 1) * rows_of_round_);

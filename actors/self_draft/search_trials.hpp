@@ -44,8 +44,8 @@ struct SearchTrialOptions {
 
 class SearchTrials {
 public:
-    /// Borrows the backend, which starts at layer 0 and has the head. Precondition: `options.state` is one
-    /// that SkipSearch::restore() takes.
+    /// Borrows the backend, which starts at layer 0 and has the head. Precondition: `options.state`
+    /// is one that SkipSearch::restore() takes.
     SearchTrials(SearchTrialOptions options, Backend& backend, HeadId head);
 
     [[nodiscard]] const SearchTrialOptions& options() const { return options_; }
@@ -61,8 +61,9 @@ public:
     /// Whether the job that was prepared is a trial, and does not only save the state.
     [[nodiscard]] bool trying() const { return trial_.has_value(); }
 
-    /// `text`: what a trial is made on, whose newest token is predicted only; nothing: the job keeps the state
-    /// alone. What it refers to stays as it is until finish(). Precondition of a trial: tries().
+    /// `text`: what a trial is made on, whose newest token is predicted only; nothing: the job
+    /// keeps the state alone. What it refers to stays as it is until finish(). Precondition of a
+    /// trial: tries().
     void prepare(const std::optional<CachedText>& text, const SamplingParams* sampling);
     /// The slots are options().scratch_slots(). `cancel` may be nullptr.
     RunOutcome run(std::span<const KvSlot> scratch, const CancelToken* cancel);

@@ -1,8 +1,8 @@
-// SelfDraftMetrics: the counters of a target that drafts for itself, and its current state as gauges
-// (self_draft_state.hpp). Used by SelfDraft.
+// SelfDraftMetrics: the counters of a target that drafts for itself, and its current state as
+// gauges (self_draft_state.hpp). Used by SelfDraft.
 //
-// It only records. docs/observability.md, "Accounts of drafts that the target makes itself", defines
-// the figures that are computed from these counters.
+// It only records. docs/observability.md, "Accounts of drafts that the target makes itself",
+// defines the figures that are computed from these counters.
 // Threads: the actor's loop.
 #pragma once
 
@@ -24,8 +24,8 @@ public:
     using Micros = std::chrono::microseconds;
     using OnAutoOff = std::function<void(bool drafts, double gain)>;
 
-    /// Borrows the host, whose context is there from the first call on. `on_auto_off` (may be empty) is
-    /// called when drafting is turned off or on.
+    /// Borrows the host, whose context is there from the first call on. `on_auto_off` (may be
+    /// empty) is called when drafting is turned off or on.
     SelfDraftMetrics(const SelfDraftHost& host, OnAutoOff on_auto_off)
         : host_{host}, on_auto_off_{std::move(on_auto_off)} {}
 

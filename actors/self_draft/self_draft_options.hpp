@@ -4,8 +4,10 @@
 //     LayerSkip        the first `exit` layers               after gamma tokens        -
 //     AdaSPEED         the first `exit` layers               product, probe            -
 //     Draft & Verify   all but a set of sub-layers           probability, adapted      fixed
-//     SWIFT            all but a set of sub-layers           probability               searched while decoding
-//     CLaSp            all but a set of layers               probability               by a dynamic programme
+//     SWIFT            all but a set of sub-layers           probability               searched
+//         while decoding
+//     CLaSp            all but a set of layers               probability               by a dynamic
+//         programme
 //
 // Any stop rule goes with any source. Plain values; validate() once.
 #pragma once
@@ -34,8 +36,8 @@ struct DraftProbes {
     Probe sampled = {};
 };
 
-/// Candidates after a drafted token, by its probability p (SWIFT, section 4.3): the first that goes with
-/// p > above[0], the last with p <= above[2].
+/// Candidates after a drafted token, by its probability p (SWIFT, section 4.3): the first that goes
+/// with p > above[0], the last with p <= above[2].
 struct ConfidenceTree {
     std::array<float, 3> above{0.95F, 0.8F, 0.5F};
     std::array<int, 4> candidates{1, 3, 5, 10};
@@ -70,7 +72,8 @@ struct SelfDraftOptions {
     double optimise_share = 0.01;  // of the time, at most
 
     bool auto_off = true;  // plain rounds while drafts do not pay (gain_watch.hpp)
-    /// Called on the actor's loop when auto_off turns drafting off or on. `gain` as GainWatch::gain().
+    /// Called on the actor's loop when auto_off turns drafting off or on. `gain` as
+    /// GainWatch::gain().
     std::function<void(bool drafts, double gain)> on_auto_off = {};
 
     std::string state = {};  // SkipSearch::encode() of an earlier run; empty: none

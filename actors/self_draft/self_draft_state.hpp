@@ -1,5 +1,5 @@
-// SelfDraftState: the state of a target that drafts for itself, published as gauges of its process, so
-// that it can be read while it decodes and after its end.
+// SelfDraftState: the state of a target that drafts for itself, published as gauges of its process,
+// so that it can be read while it decodes and after its end.
 //
 // Written by the first segment (actors/self_draft/self_draft_metrics.hpp), read by the figures of a
 // run. A reader does not trust the gauges: if one is out of range the whole state is ignored. The
@@ -29,9 +29,9 @@ struct SelfDraftState {
 
 /// Writes the gauges. Values beyond their ranges become the nearest within.
 void show(Context& context, const SelfDraftState& state);
-/// The state in the gauges of a process, for a model of `layers` layers. Nothing if none were written, or one
-/// is out of range. `skipped` is empty for more layers than there are bits for, and if its size differs
-/// from skipped_count, because it is being changed.
+/// The state in the gauges of a process, for a model of `layers` layers. Nothing if none were
+/// written, or one is out of range. `skipped` is empty for more layers than there are bits for, and
+/// if its size differs from skipped_count, because it is being changed.
 [[nodiscard]] std::optional<SelfDraftState> self_draft_state(
     const std::array<std::uint64_t, kGauges>& gauges, int layers);
 

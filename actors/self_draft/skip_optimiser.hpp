@@ -1,5 +1,5 @@
-// SkipOptimiser: finds a better set of sub-layers to skip between two drafts: trials of SWIFT's search, or
-// CLaSp's dynamic programme. Used by SelfDraft.
+// SkipOptimiser: finds a better set of sub-layers to skip between two drafts: trials of SWIFT's
+// search, or CLaSp's dynamic programme. Used by SelfDraft.
 //
 //     loop   next()     a job, if one is due and its time is allowed
 //     job    run()      Search: the trial's set and the best one predict the last `window` tokens
@@ -8,8 +8,8 @@
 //     loop   finish()   what follows for the set
 //
 // Rows of a job write to scratch slots and see the committed keys before them, and, in a trial, the
-// rows of their own set. So nothing of a text changes. A job runs only while the time that jobs have
-// taken is below `optimise_share` of the time of drafts and verification.
+// rows of their own set. So nothing of a text changes. A job runs only while the time that jobs
+// have taken is below `optimise_share` of the time of drafts and verification.
 // Owns the search's state and scratch memory. Threads: the actor's loop; run() is the job.
 #pragma once
 
@@ -33,7 +33,8 @@ namespace paceline {
 
 class SkipOptimiser {
 public:
-    /// Borrows options and backend, which has the final head. `scratch` has options.scratch_slots().
+    /// Borrows options and backend, which has the final head. `scratch` has
+    /// options.scratch_slots().
     SkipOptimiser(const SelfDraftOptions& options, Backend& backend, RequestSlots scratch);
 
     [[nodiscard]] const SkipSet& set() const { return set_; }
@@ -47,11 +48,13 @@ public:
 
     /// A round of a request has ended, drafted or not.
     void round_ended() { budget_.round_ended(); }
-    /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller one.
+    /// A verdict accepted so many of the drafted tokens. Whether the set has changed, to a smaller
+    /// one.
     bool verified(int accepted, int drafted);
-    /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new root was not
-    /// drafted after yet. `decoding`: the time of drafts and verification so far. `affords`: whether a job
-    /// may run that takes about so long; asked if nothing else is against it.
+    /// What the next job is to be submitted as, if one is due: on the text of `state`, whose new
+    /// root was not drafted after yet. `decoding`: the time of drafts and verification so far.
+    /// `affords`: whether a job may run that takes about so long; asked if nothing else is against
+    /// it.
     [[nodiscard]] std::optional<JobLabel> next(const std::shared_ptr<RequestState>& state,
                                                Micros decoding,
                                                const std::function<bool(Micros)>& affords);

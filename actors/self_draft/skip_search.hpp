@@ -2,11 +2,13 @@
 // (SWIFT, section 4.2; Draft & Verify searches the same way beforehand).
 //
 //     propose()    a set with as many skipped sub-layers as `ratio` says: at random, and every
-//                  bayes_every-th one by Bayesian optimisation (Gaussian process, upper confidence bound)
+//                  bayes_every-th one by Bayesian optimisation (Gaussian process, upper confidence
+//                  bound)
 //     judged()     how often the trial and the best set predicted the tokens of the same window
 //                  (matchness); the trial is the best set from then on if it was strictly better
 //
-//     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max --> [Done]
+//     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max
+//     --> [Done]
 //         ^                                                                                 |
 //         +------------- adjusted: the ratio was lowered, earlier trials are dropped -------+
 //
@@ -62,9 +64,9 @@ public:
     [[nodiscard]] SkipSet propose();
     /// Both were measured on the same window; in [0, 1].
     void judged(const SkipSet& trial, double trial_matchness, double best_matchness);
-    /// A verdict: so many of the drafted tokens were accepted. From kVerdictsToAdjust verdicts after it is
-    /// done, a running mean of the accepted share below acceptance_min lowers the ratio by kRatioStep;
-    /// the search begins anew, from the best set without some of its sub-layers.
+    /// A verdict: so many of the drafted tokens were accepted. From kVerdictsToAdjust verdicts
+    /// after it is done, a running mean of the accepted share below acceptance_min lowers the ratio
+    /// by kRatioStep; the search begins anew, from the best set without some of its sub-layers.
     void verified(int accepted, int drafted);
 
     [[nodiscard]] double ratio() const { return ratio_; }
@@ -75,8 +77,9 @@ public:
 
     /// JSON.
     [[nodiscard]] std::string encode() const;
-    /// Takes over what encode() gave, the seed too. Errors: BadFile naming the field; a state of other
-    /// layers, bounds or ratio. Nothing is changed then. The text names no file: the caller has it.
+    /// Takes over what encode() gave, the seed too. Errors: BadFile naming the field; a state of
+    /// other layers, bounds or ratio. Nothing is changed then. The text names no file: the caller
+    /// has it.
     [[nodiscard]] Status restore(std::string_view text);
 
 private:

@@ -1,5 +1,5 @@
-// WindowMatch: how many tokens of a text a model predicts that leaves out some of its sub-layers, on a
-// window of the text:
+// WindowMatch: how many tokens of a text a model predicts that leaves out some of its sub-layers,
+// on a window of the text:
 //
 //     text     ...  a  b  c  d  e        the window is a b c d: rows of the mask (scratch_rows.hpp)
 //     wanted           b  c  d  e        what each row predicts, if it is right

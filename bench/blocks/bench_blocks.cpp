@@ -1,5 +1,5 @@
-// Products with every packed type on one core: decoding (1 row), a verify batch (8) and prefill (64).
-// What the columns mean: README.md.
+// Products with every packed type on one core: decoding (1 row), a verify batch (8) and prefill
+// (64). What the columns mean: README.md.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -48,14 +48,16 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-/// Random bits, such that no float16 among them is infinite; MXFP4's scales are those of real files.
+/// Random bits, such that no float16 among them is infinite; MXFP4's scales are those of real
+/// files.
 PackedMatrix packed(const Type& type, std::byte* to) {
     const TypeTraits shape = traits(type.stored);
     std::vector<std::byte> bytes(std::size_t{kSide} * kSide / shape.block_elements *
                                  shape.block_bytes);
     std::mt19937_64 rng{1};
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng() & 0x3FU);
-    // Its first byte is an exponent: a small one would be a denormal number, which some cores multiply slowly.
+    // Its first byte is an exponent: a small one would be a denormal number, which some cores
+    // multiply slowly.
     for (std::size_t at = 0; type.stored == StoredType::MXFP4 && at < bytes.size();
          at += shape.block_bytes)
         bytes[at] = static_cast<std::byte>(120 + rng() % 4);

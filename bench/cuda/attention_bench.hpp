@@ -1,5 +1,6 @@
-// Rotation and attention of one layer as benches time them: rows after a context, planned and launched as
-// CudaForward does, with caches of so many layers that their keys and values do not stay in L2.
+// Rotation and attention of one layer as benches time them: rows after a context, planned and
+// launched as CudaForward does, with caches of so many layers that their keys and values do not
+// stay in L2.
 //
 // Owns device memory, borrows the desk; one thread. Throws as device_work.hpp does.
 #pragma once

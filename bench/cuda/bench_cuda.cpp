@@ -4,8 +4,8 @@
 //     paceline_cuda_bench --shape configs/shapes/llama-70b.toml --only costs --costs 70b.tsv
 //     paceline_cuda_bench --upload MODEL.gguf --only upload
 //
-// Also built for the emulated device (paceline_cuda_bench_emulated), where it shows that it works and
-// nothing else: those times mean nothing.
+// Also built for the emulated device (paceline_cuda_bench_emulated), where it shows that it works
+// and nothing else: those times mean nothing.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -66,7 +66,8 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
                             arguments.settings.dtype + ", keys and values " +
                             arguments.settings.kv);
     if (const Result<CudaOptions> options = cuda_options(bench); !options) return options.error();
-    // Shares are of what a copy reaches in this very process, whether the copy itself was asked for or not.
+    // Shares are of what a copy reaches in this very process, whether the copy itself was asked for
+    // or not.
     const bool judges =
         arguments.wants("kernels") || arguments.wants("batches") || arguments.wants("goals");
     if (arguments.wants("copy") || judges) copy_section(bench);

@@ -1,8 +1,8 @@
 // Our products beside cuBLAS's, measured in the same run on the same matrices and rows, in bf16
 // whatever --dtype says: cuBLAS has no other weights of ours.
 //
-// Ours do more: the norm in front and what follows (gemm.hpp: Finish) are fused in. So there are two
-// peers: cuBLAS's bare product, and that with the kernel after it which does the rest.
+// Ours do more: the norm in front and what follows (gemm.hpp: Finish) are fused in. So there are
+// two peers: cuBLAS's bare product, and that with the kernel after it which does the rest.
 #include <algorithm>
 #include <fmt/core.h>
 

@@ -7,8 +7,8 @@
 namespace paceline::bench {
 namespace {
 
-// From NVIDIA's data sheets and architecture white papers. Where a sheet gives the rate of bf16 with
-// sparsity alone, half of it stands here.
+// From NVIDIA's data sheets and architecture white papers. Where a sheet gives the rate of bf16
+// with sparsity alone, half of it stands here.
 //
 //     H200 data sheet: H200 SXM and H200 NVL       H100 data sheet: H100 SXM, PCIe and NVL
 //     GH200 Grace Hopper Superchip data sheet      DGX B200 data sheet, an eighth of the system's

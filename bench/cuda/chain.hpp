@@ -1,5 +1,5 @@
-// Chain: rows that follow one another after a context, as those of a batch of verification do; through
-// whatever segment a backend holds. Borrows the backend. One thread.
+// Chain: rows that follow one another after a context, as those of a batch of verification do;
+// through whatever segment a backend holds. Borrows the backend. One thread.
 #pragma once
 
 #include <algorithm>

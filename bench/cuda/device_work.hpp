@@ -1,4 +1,5 @@
-// What benches of kernels share: device memory that must be there, and the time of the device alone.
+// What benches of kernels share: device memory that must be there, and the time of the device
+// alone.
 //
 // Throws std::runtime_error where memory does not suffice, cuda::DeviceError as the device does.
 #pragma once

@@ -1,6 +1,6 @@
-// What was to be reached, against what was measured. Shares of bandwidth are of the card's own, as a copy
-// kernel reaches it in the same process; the prefill's is of the data sheet's bf16 rate and left out for a
-// card without one (card.hpp).
+// What was to be reached, against what was measured. Shares of bandwidth are of the card's own, as
+// a copy kernel reaches it in the same process; the prefill's is of the data sheet's bf16 rate and
+// left out for a card without one (card.hpp).
 #include <fmt/core.h>
 #include <functional>
 

@@ -1,4 +1,5 @@
-// Kernels one by one: the yardstick, every product of a layer, rotation, attention, the head, draws.
+// Kernels one by one: the yardstick, every product of a layer, rotation, attention, the head,
+// draws.
 #include <algorithm>
 #include <fmt/core.h>
 #include <limits>

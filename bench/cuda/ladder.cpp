@@ -1,6 +1,6 @@
 // The ladder of product kernels: each way to spread a product over the device, timed and checked
-// against the others by one driver. Says which way the backend takes and how far it is from the best
-// one, which is what gemm_choice.hpp's rules are to be set by.
+// against the others by one driver. Says which way the backend takes and how far it is from the
+// best one, which is what gemm_choice.hpp's rules are to be set by.
 #include <algorithm>
 #include <fmt/core.h>
 

@@ -34,7 +34,8 @@ std::vector<std::byte> synthetic_blocks(WeightUploader& feed, std::uint64_t seed
     return bytes;
 }
 
-/// `tensor` with the stored type of `other`: q, k and v are timed as one product, also in a mix of types.
+/// `tensor` with the stored type of `other`: q, k and v are timed as one product, also in a mix of
+/// types.
 TensorView stored_as(TensorView tensor, const TensorView& other) {
     const TypeTraits of = traits(other.type);
     tensor.type = other.type;
@@ -52,7 +53,8 @@ Product::Product(const Bench& bench, const char* name, WeightUploader feed, cuda
     const std::size_t step = (bytes_ + 255) / 256 * 256;
     memory_ = take(copies * step);
     cuda::Stream stream;
-    // All copies of a block type have the same numbers: the time depends on where they lie, not on the values.
+    // All copies of a block type have the same numbers: the time depends on where they lie, not on
+    // the values.
     std::vector<std::byte> blocks;
     if (is_block_type(feed.shape().type)) blocks = synthetic_blocks(feed, bench.settings.seed);
     for (std::size_t i = 0; i < copies; ++i) {

@@ -63,8 +63,8 @@ public:
     [[nodiscard]] double seconds(const Product& product);
     /// Of one, spread as `choice` says.
     [[nodiscard]] double seconds(const Product& product, const cuda::GemmChoice& choice);
-    /// A checksum of all that the product leaves behind, and how many of its results are NaN. Product,
-    /// rows and choice of the rung are the caller's to fill in.
+    /// A checksum of all that the product leaves behind, and how many of its results are NaN.
+    /// Product, rows and choice of the rung are the caller's to fill in.
     [[nodiscard]] Rung result(const Product& product, const cuda::GemmChoice& choice);
 
 private:

@@ -1,7 +1,8 @@
 // Report: what a bench found, as Markdown tables on standard output and as one JSON file.
 //
 // Tables are printed as soon as they are added: a run that is cut short has shown what it had.
-// Figures are single numbers by name, for goals and for scripts. Faults are wrong results. One thread.
+// Figures are single numbers by name, for goals and for scripts. Faults are wrong results. One
+// thread.
 #pragma once
 
 #include <map>
@@ -39,7 +40,8 @@ public:
     void figure(const std::string& name, double value);
     /// Nothing measured under that name: 0.
     [[nodiscard]] double figure(const std::string& name) const;
-    /// A wrong result: the bench goes on, shows the fault at once, writes it to JSON and ends with an error.
+    /// A wrong result: the bench goes on, shows the fault at once, writes it to JSON and ends with
+    /// an error.
     void fault(const std::string& what);
     /// Errors: System, with the number of faults and the first of them, if there are any.
     [[nodiscard]] Status verdict() const;

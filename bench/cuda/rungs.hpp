@@ -1,4 +1,5 @@
-// Checks the results of a ladder: every way to spread a product must leave the same bits, and no NaN.
+// Checks the results of a ladder: every way to spread a product must leave the same bits, and no
+// NaN.
 //
 // Pure functions. Any thread.
 #pragma once
@@ -31,8 +32,8 @@ inline constexpr std::uint64_t kChecksumBegin = 0xCBF29CE484222325U;
 /// Whether a rung has the bits of the first rung of its product and rows.
 [[nodiscard]] bool equals_first(std::span<const Rung> rungs, std::size_t at);
 
-/// One line for each rung that has other bits than the first of its product and rows, and one for each that
-/// left a NaN, with product, rows and choice. Empty if all are right.
+/// One line for each rung that has other bits than the first of its product and rows, and one for
+/// each that left a NaN, with product, rows and choice. Empty if all are right.
 [[nodiscard]] std::vector<std::string> faults_of(std::span<const Rung> rungs);
 
 }  // namespace paceline::bench

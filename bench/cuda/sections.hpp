@@ -3,12 +3,12 @@
 //
 //     copy      copy.bytes_per_s: read and written by a kernel; measured in every run that needs it
 //     kernels   head.seconds.ROWS (the device alone)
-//     ladder    ladder.after.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a fault
-//               of the report, if bits differ
+//     ladder    ladder.after.PRODUCT.ROWS: the kernel taken over the best; ladder.unequal, and a
+//               fault of the report, if bits differ
 //     blas      blas.own.seconds.PRODUCT.ROWS, blas.seconds..., blas.finished.seconds...
-//     batches   layers.seconds.ROWS.CONTEXT (the device alone), batch.share.ROWS.CONTEXT of the copy's
-//               bandwidth and batch.sheet_share of the data sheet's, ...; prefill.share.ROWS in batches of
-//               ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
+//     batches   layers.seconds.ROWS.CONTEXT (the device alone), batch.share.ROWS.CONTEXT of the
+//               copy's bandwidth and batch.sheet_share of the data sheet's, ...; prefill.share.ROWS
+//               in batches of ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
 //     drawing   draw.share.KIND of a batch of 8
 //
 // "The device alone" is the time between two events around replays of a recording; "wall" is what a
@@ -73,8 +73,8 @@ void drawing_section(const Bench& bench);
 /// What the project set out to reach for a shape of this name; nothing for others.
 void goals_section(const Bench& bench);
 
-/// Writes a cost table (runtime/simulation/cost_table.hpp): stages "layers" and "head" of one device,
-/// for as many layers as fit, and "hop".
+/// Writes a cost table (runtime/simulation/cost_table.hpp): stages "layers" and "head" of one
+/// device, for as many layers as fit, and "hop".
 [[nodiscard]] Status write_costs(const Bench& bench, const std::string& path);
 
 }  // namespace paceline::bench

@@ -1,7 +1,8 @@
 // bench_links: what a link costs beside the raw primitive below it, by transport and size.
 //
-// Both ends are in this process, on two devices if there are two. One tensor at a time: latency is the median
-// from the begin of the copy (or send) to arrived() at the other end, bandwidth its bytes over that time.
+// Both ends are in this process, on two devices if there are two. One tensor at a time: latency is
+// the median from the begin of the copy (or send) to arrived() at the other end, bandwidth its
+// bytes over that time.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

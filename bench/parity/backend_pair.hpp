@@ -1,5 +1,5 @@
-// Two backends on the same model and text: how far apart their logits are, and whether greedy decoding
-// says the same.
+// Two backends on the same model and text: how far apart their logits are, and whether greedy
+// decoding says the same.
 #pragma once
 
 #include <span>
@@ -18,8 +18,8 @@ struct PairResult {
     int first_beyond_tie = -1;  // a row where they differ by more than the tie allows; -1: none
 };
 
-/// Feeds `tokens` to both in batches of `batch_rows`. Ids that differ are a tie if `want`'s logits of
-/// both are within `tie` of each other, relative to the row's greatest.
+/// Feeds `tokens` to both in batches of `batch_rows`. Ids that differ are a tie if `want`'s logits
+/// of both are within `tie` of each other, relative to the row's greatest.
 [[nodiscard]] PairResult compare(
     Backend& got, Backend& want, std::span<const TokenId> tokens, int batch_rows, double tie);
 

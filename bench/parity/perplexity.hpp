@@ -17,8 +17,8 @@ struct Perplexity {
     [[nodiscard]] double value() const;
 };
 
-/// How much larger one perplexity is than another of the same tokens, as a share of it, and the standard error
-/// of that: tokens are compared one by one, so what they have in common falls out.
+/// How much larger one perplexity is than another of the same tokens, as a share of it, and the
+/// standard error of that: tokens are compared one by one, so what they have in common falls out.
 struct PerplexityRatio {
     double more = 0.0;
     double error = 0.0;

@@ -1,4 +1,5 @@
-// paceline_skip_sets: which sub-layers a model does without, studied on texts that it decodes greedily.
+// paceline_skip_sets: which sub-layers a model does without, studied on texts that it decodes
+// greedily.
 //
 //     paceline_skip_sets programme -m MODEL --prompts FILE --skipped 3,5,8
 //     paceline_skip_sets uniform   -m MODEL --prompts FILE

@@ -1,9 +1,11 @@
-// The studies of skip sets, on texts that a model decoded greedily. Each prints a table: a line of column
-// names, then one record a line, separated by tabs.
+// The studies of skip sets, on texts that a model decoded greedily. Each prints a table: a line of
+// column names, then one record a line, separated by tabs.
 //
-//     programme   CLaSp's dynamic programme beside random sets, SWIFT's uniform set, and all sets of a small
-//                 problem; what becomes of a set while the text goes on; time in one pass and row by row
-//     uniform     how often uniform sets predict the text's next token, first or among the k likeliest
+//     programme   CLaSp's dynamic programme beside random sets, SWIFT's uniform set, and all sets
+//                 of a small problem; what becomes of a set while the text goes on; time in one
+//                 pass and row by row
+//     uniform     how often uniform sets predict the text's next token, first or among the k
+//                 likeliest
 //     search      SWIFT's search: matchness of the best set over trials, one text after the other
 #pragma once
 

@@ -1,7 +1,7 @@
 // PACE_CHECK: aborts the process on a bug in Paceline, in release builds too.
 //
-// A wrong token is worse than a restart, and the supervisor replaces a stage that aborts. Errors of files,
-// peers and users are never checked with this; they are Results (result.hpp).
+// A wrong token is worse than a restart, and the supervisor replaces a stage that aborts. Errors of
+// files, peers and users are never checked with this; they are Results (result.hpp).
 #pragma once
 
 namespace paceline {

@@ -1,12 +1,14 @@
 // Fault points and planted bugs, for tests.
 //
-// A fault point is a named place at which a test may kill the process, stall it, or let another thread or
-// process run. A planted bug is a switch that removes one safeguard, to show that the tests find bugs.
-// Both exist only in sources compiled with PACELINE_FAULTS for the *_faults libraries, which only tests
-// link. In all other builds they are constants, cost nothing and cannot be switched on.
+// A fault point is a named place at which a test may kill the process, stall it, or let another
+// thread or process run. A planted bug is a switch that removes one safeguard, to show that the
+// tests find bugs. Both exist only in sources compiled with PACELINE_FAULTS for the *_faults
+// libraries, which only tests link. In all other builds they are constants, cost nothing and cannot
+// be switched on.
 //
-// A source that includes this header is listed in FAULT_POINTS of its library and compiled for both flavours.
-// All other sources are compiled once for both, so headers that they include must not include this one.
+// A source that includes this header is listed in FAULT_POINTS of its library and compiled for both
+// flavours. All other sources are compiled once for both, so headers that they include must not
+// include this one.
 //
 // Threads: hook and bug are set before the threads that read them are started.
 #pragma once

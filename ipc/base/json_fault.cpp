@@ -22,8 +22,8 @@ std::string_view last_surrogate(std::string_view text, std::size_t byte) {
     return {};
 }
 
-/// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing value - REASON;
-/// last read: '...'": the reason alone, since the rest quotes the text.
+/// "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while parsing
+/// value - REASON; last read: '...'": the reason alone, since the rest quotes the text.
 std::string_view short_reason(std::string_view reason) {
     reason = reason.substr(0, reason.find("; last read"));
     const std::size_t dash = reason.find(" - ");

@@ -1,7 +1,7 @@
 // Result<T>: a value, or the reason why there is none.
 //
-// For errors of files, peers, devices and users. The text of an Error is one sentence for the user: the
-// operation, its object, the numbers, and the next step.
+// For errors of files, peers, devices and users. The text of an Error is one sentence for the user:
+// the operation, its object, the numbers, and the next step.
 // Owns its value; not thread-safe.
 #pragma once
 

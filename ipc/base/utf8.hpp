@@ -1,7 +1,7 @@
 // UTF-8, strict: no surrogates, no overlong forms, nothing above U+10FFFF.
 //
-// An invalid part is a "maximal subpart" (Unicode, chapter 3.9; Python's errors="replace" does the same): the
-// longest prefix of a character that is not continued. Each becomes one U+FFFD.
+// An invalid part is a "maximal subpart" (Unicode, chapter 3.9; Python's errors="replace" does the
+// same): the longest prefix of a character that is not continued. Each becomes one U+FFFD.
 #pragma once
 
 #include <cstddef>

@@ -8,10 +8,12 @@
 
 namespace paceline {
 
-/// Writes all of `bytes`; a signal in between loses nothing. 0, or the errno of the write that failed.
+/// Writes all of `bytes`; a signal in between loses nothing. 0, or the errno of the write that
+/// failed.
 [[nodiscard]] int write_all(int descriptor, std::string_view bytes);
 
-/// The system's sentence for `error`, an errno; with the limit behind it where there is one (ulimit -f).
+/// The system's sentence for `error`, an errno; with the limit behind it where there is one (ulimit
+/// -f).
 [[nodiscard]] std::string write_error(int error);
 
 }  // namespace paceline

@@ -4,9 +4,9 @@
 // (driver.hpp, nccl.hpp). Drivers and libraries are loaded at run time, and NCCL only for the first
 // link that asks for it.
 //
-// Threads: the TensorDevice is the loop's; make_tensor_device() creates the device's context, so call it
-// where the process sets up its device. The device outlives its links; memory of allocate() may
-// outlive it.
+// Threads: the TensorDevice is the loop's; make_tensor_device() creates the device's context, so
+// call it where the process sets up its device. The device outlives its links; memory of allocate()
+// may outlive it.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,9 @@ struct LinkAbilities {
     std::string why_no_nccl;
 };
 
-/// From attributes and the presence of libraries: makes no context, so it takes no memory of a device.
-/// NCCL takes one rank of a communicator on a device: two processes on one need NCCL_HOSTID.
+/// From attributes and the presence of libraries: makes no context, so it takes no memory of a
+/// device. NCCL takes one rank of a communicator on a device: two processes on one need
+/// NCCL_HOSTID.
 [[nodiscard]] LinkAbilities link_abilities(int device, const DeviceSettings& settings = {});
 
 }  // namespace paceline

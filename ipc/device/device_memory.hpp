@@ -1,7 +1,7 @@
 // DeviceMemoryBlock: memory of a device, mapped here; own or another process's.
 //
-// Owns handle, address and mapping; the driver outlives it. The memory of create() starts undefined.
-// Move-only, one thread.
+// Owns handle, address and mapping; the driver outlives it. The memory of create() starts
+// undefined. Move-only, one thread.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,13 @@
 // Driver: what links need of one device: memory that other processes can map, streams, events.
 //
 // A table of CUDA driver functions. Implementations: driver_cuda.cpp on libcuda.so.1, loaded at run
-// time; driver_none.cpp, whose functions return Unsupported. A program links one implementation; tests
-// have another one. Addresses are valid for the CUDA runtime too: the context is the
+// time; driver_none.cpp, whose functions return Unsupported. A program links one implementation;
+// tests have another one. Addresses are valid for the CUDA runtime too: the context is the
 // device's primary one.
 //
-// Memory is made in steps, as the driver does it: create (or import), reserve, map, allow_access. It
-// is freed when every mapping and every handle is gone, descriptors included, in whatever process.
+// Memory is made in steps, as the driver does it: create (or import), reserve, map, allow_access.
+// It is freed when every mapping and every handle is gone, descriptors included, in whatever
+// process.
 //
 // Threads: any, each after enter(). Errors: System with the call and the driver's words,
 // OutOfMemory from create().
@@ -72,7 +73,8 @@ public:
     [[nodiscard]] virtual Result<bool> reached(DeviceEvent event) = 0;
 };
 
-/// Device `device` of those that this process sees. Errors: Unsupported (no driver, no such device).
+/// Device `device` of those that this process sees. Errors: Unsupported (no driver, no such
+/// device).
 [[nodiscard]] Result<std::unique_ptr<Driver>> open_driver(int device);
 
 /// Whether memory of the device can be exported as a descriptor: Unsupported with the reason. Makes

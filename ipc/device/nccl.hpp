@@ -1,13 +1,14 @@
 // Nccl: the functions of NCCL that links use, in their order and with their rules.
 //
-// Implementations: nccl_library.cpp loads libnccl.so.2 at run time; nccl_none.cpp has none. A program
-// links one implementation; tests have another one.
+// Implementations: nccl_library.cpp loads libnccl.so.2 at run time; nccl_none.cpp has none. A
+// program links one implementation; tests have another one.
 //
-// Communicators are non-blocking: after init(), send(), receive() and revoke() nothing may be called
-// for the communicator but state(), until that says Success, and nothing may be put into the stream;
-// abort() alone is always allowed. It blocks, for how long NCCL does not say.
+// Communicators are non-blocking: after init(), send(), receive() and revoke() nothing may be
+// called for the communicator but state(), until that says Success, and nothing may be put into the
+// stream; abort() alone is always allowed. It blocks, for how long NCCL does not say.
 //
-// Threads: one at a time for all communicators of a device, in the device's context (Driver::enter).
+// Threads: one at a time for all communicators of a device, in the device's context
+// (Driver::enter).
 #pragma once
 
 #include <array>

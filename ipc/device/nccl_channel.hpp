@@ -1,31 +1,33 @@
 // NcclChannel: one end of a link of transport Nccl, as its device's issuing thread sees it.
 //
-// A communicator of two ranks, the producer 0 and the consumer 1, a block of slots, a stream, an event for
-// each slot, and a socket to the other end's channel. The states, all changed in step():
+// A communicator of two ranks, the producer 0 and the consumer 1, a block of slots, a stream, an
+// event for each slot, and a socket to the other end's channel. The states, all changed in step():
 //
-//   Init --init()--> Joining --Success--> Agreeing --turn of both--> WarmingUp --proof there--> Open
+//   Init --init()--> Joining --Success--> Agreeing --turn of both--> WarmingUp --proof there-->
+//   Open
 //     |                 |                    |                          |                        |
 //     +-----------------+--------------------+---- an error, or close() +------------------------+
 //                                            v
 //                                  Ending: revoke, abort --> Failed --close()--> Gone
 //
-// The first operation of a communicator connects the pair: its launch at one end ends only when the other end
-// has launched its own, and meanwhile no other communicator of the device may be used. Two processes that began
-// with different communicators would deadlock. So both ends first agree through the socket:
+// The first operation of a communicator connects the pair: its launch at one end ends only when the
+// other end has launched its own, and meanwhile no other communicator of the device may be used.
+// Two processes that began with different communicators would deadlock. So both ends first agree
+// through the socket:
 //
 //   consumer   its turn? keep it, "ready" ------>  producer   its turn? keep it, "start", send
 //              receive                    <------             taken? "later"
 //              "later": give the turn back, try again
 //
-// A consumer holds its turn only for an answer that the producer sends at once, so no cycle can form. The socket
-// also reports the death of the peer, which NCCL within a host does not.
+// A consumer holds its turn only for an answer that the producer sends at once, so no cycle can
+// form. The socket also reports the death of the peer, which NCCL within a host does not.
 //
 // In Open, operations go one by one: launched (state() says Success), then an event, then the next.
-// A receive is posted when the message that announces the tensor was read, so its kernel hardly waits; a
-// send's kernel can wait until its receiver reads messages, one CTA long.
+// A receive is posted when the message that announces the tensor was read, so its kernel hardly
+// waits; a send's kernel can wait until its receiver reads messages, one CTA long.
 //
-// Threads: step() and gone() from the issuing thread, all else from the loop's. `wake` is called without
-// a lock that the loop's calls need, and not after close().
+// Threads: step() and gone() from the issuing thread, all else from the loop's. `wake` is called
+// without a lock that the loop's calls need, and not after close().
 #pragma once
 
 #include <chrono>

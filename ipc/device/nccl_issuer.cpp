@@ -15,7 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// An operation takes some ten microseconds: looked at without sleeping for this long, then less often.
+// An operation takes some ten microseconds: looked at without sleeping for this long, then less
+// often.
 constexpr int kLooksWithoutSleep = 200;
 constexpr std::chrono::microseconds kSleepMin{20};
 constexpr std::chrono::microseconds kSleepMax{1000};

@@ -1,13 +1,15 @@
 // NcclIssuer: the one thread of a device that calls NCCL.
 //
-// NCCL requires one order of operations on a device: the thread serves its channels (nccl_channel.hpp) in turn,
-// and while an operation of one is being launched no other starts one (turn). It sleeps while all are idle.
+// NCCL requires one order of operations on a device: the thread serves its channels
+// (nccl_channel.hpp) in turn, and while an operation of one is being launched no other starts one
+// (turn). It sleeps while all are idle.
 //
-// abort() of a communicator can take long, or not return (a dead peer, a driver that waits). Then health()
-// returns an error: memory and communicator remain, and only the end of the process frees them.
+// abort() of a communicator can take long, or not return (a dead peer, a driver that waits). Then
+// health() returns an error: memory and communicator remain, and only the end of the process frees
+// them.
 //
-// Threads: add(), nudge(), health() and the destructor from the loop's; the rest is the issuer's own.
-// The destructor closes all channels and waits at most kCloseLimit.
+// Threads: add(), nudge(), health() and the destructor from the loop's; the rest is the issuer's
+// own. The destructor closes all channels and waits at most kCloseLimit.
 #pragma once
 
 #include <atomic>

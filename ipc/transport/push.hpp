@@ -1,5 +1,5 @@
-// Push: the result of an insertion into a bounded channel. A full channel never blocks, silently drops or
-// grows.
+// Push: the result of an insertion into a bounded channel. A full channel never blocks, silently
+// drops or grows.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // ShmFile and ShmRegion: anonymous shared memory that can never change its size under a reader.
 //
 // A memfd, allocated in full and then sealed against shrinking, growing and unsealing: no peer
-// can truncate it (SIGBUS), it has no name in a file system, and the kernel frees it when the last holder has
-// ended, also by a crash. Passed between processes as a descriptor (control_socket.hpp). Only where
-// memory files cannot be sealed (memory_file.hpp) are unsealed ones made and accepted.
+// can truncate it (SIGBUS), it has no name in a file system, and the kernel frees it when the last
+// holder has ended, also by a crash. Passed between processes as a descriptor (control_socket.hpp).
+// Only where memory files cannot be sealed (memory_file.hpp) are unsealed ones made and accepted.
 //
 // ShmFile owns the file without mapping it; ShmRegion owns one mapping. Both are move-only.
 // Ring, pool and doorbell define the layout of the bytes and when each process may access them.

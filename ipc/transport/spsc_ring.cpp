@@ -223,8 +223,8 @@ Push RingProducer::try_put(std::uint16_t kind, std::span<const std::byte> payloa
 }
 
 void RingProducer::publish() {
-    // Release pairs with the consumer's acquire of head in has_frame(): a consumer that sees the new
-    // count sees every frame below it.
+    // Release pairs with the consumer's acquire of head in has_frame(): a consumer that sees the
+    // new count sees every frame below it.
     view_.header->head.store(head_, std::memory_order_release);
     fault_point(FaultPoint::RingPublished);
 }

@@ -2,9 +2,10 @@
 //
 // RingProducer and RingConsumer are the two ends; each belongs to one thread of one process.
 // Neither waits: try_push returns Full, try_pop returns Empty; a process waits on its doorbell.
-// The consumer copies a frame out, then checks it against its table of rules, then uses it. After a peer has
-// broken the layout the ring stays Corrupt: the edge must be closed and a new ring made. A producer that
-// dies while writing leaves at most one frame, which was not published and is invisible.
+// The consumer copies a frame out, then checks it against its table of rules, then uses it. After a
+// peer has broken the layout the ring stays Corrupt: the edge must be closed and a new ring made. A
+// producer that dies while writing leaves at most one frame, which was not published and is
+// invisible.
 #pragma once
 
 #include <cstddef>

@@ -3,13 +3,14 @@
 // The tensor pool of the edge (tensor_pool.hpp) keeps the states of its slots in the host's shared
 // memory as it always does; a link replaces the memory of the slots. Both ends count slots alike.
 //
-//   Exported   the consumer exports memory of its device, the producer maps it and its device writes
-//              it: what is published has arrived.
+//   Exported   the consumer exports memory of its device, the producer maps it and its device
+//              writes it: what is published has arrived.
 //   Nccl       the producer fills staging slots of its own; send() puts one on its way, and the
 //              consumer receives it into its slot of the same number once it has read the message
 //              that announces it.
 //
-//   consumer   open_in() ---> [Connecting] -----------------------------------> [Open] ---> destroyed
+//   consumer   open_in() ---> [Connecting] -----------------------------------> [Open] --->
+//              destroyed
 //                   | LinkOffer, by way of the conductor                          ^
 //   producer        +---------> open_out() ---> [Connecting] ---------------------+
 //
@@ -17,8 +18,9 @@
 // A link belongs to one epoch of both ends. When a peer is lost its links are destroyed once no job
 // uses their slots; a destructor takes bounded time, whatever became of the peer.
 //
-// Threads: all calls come from the loop's thread, and none waits. A link may have threads of its own;
-// `wake` is called from them when poll(), arrived() or reusable() has an answer that it had not before.
+// Threads: all calls come from the loop's thread, and none waits. A link may have threads of its
+// own; `wake` is called from them when poll(), arrived() or reusable() has an answer that it had
+// not before.
 #pragma once
 
 #include <cstddef>
@@ -85,14 +87,15 @@ public:
     /// Slot `index` holds `bytes` that its device has written (the writer's stream was waited for);
     /// the message that announces it is in the ring.
     virtual void send(std::uint32_t index, std::size_t bytes) = 0;
-    /// Whether the slot may be written again, as far as this end knows; the pool's state comes on top.
+    /// Whether the slot may be written again, as far as this end knows; the pool's state comes on
+    /// top.
     [[nodiscard]] virtual bool reusable(std::uint32_t index) = 0;
 };
 
 class InLink : public TensorLink {
 public:
-    /// A message has announced `bytes` in slot `index`. Called in the order of the messages, for stale
-    /// ones too: what was sent must be received.
+    /// A message has announced `bytes` in slot `index`. Called in the order of the messages, for
+    /// stale ones too: what was sent must be received.
     virtual void expect(std::uint32_t index, std::size_t bytes) = 0;
     /// Whether they are there, after expect().
     [[nodiscard]] virtual bool arrived(std::uint32_t index) = 0;
@@ -123,8 +126,9 @@ public:
     [[nodiscard]] virtual Result<std::unique_ptr<OutLink>> open_out(Transport transport,
                                                                     LinkSpec spec,
                                                                     LinkOffer offer) = 0;
-    /// An error is final: a link that was destroyed cannot be closed (an abort that does not return),
-    /// and only the end of this process frees what it holds. poll() of its other links says so too.
+    /// An error is final: a link that was destroyed cannot be closed (an abort that does not
+    /// return), and only the end of this process frees what it holds. poll() of its other links
+    /// says so too.
     [[nodiscard]] virtual Status health() { return {}; }
 };
 

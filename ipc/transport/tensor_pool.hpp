@@ -1,5 +1,6 @@
-// The tensor pool: slots of fixed size for hidden states, read in place. Their states are in the host's
-// shared memory; the slots themselves are beside them (PoolData::Here) or on a device (Elsewhere).
+// The tensor pool: slots of fixed size for hidden states, read in place. Their states are in the
+// host's shared memory; the slots themselves are beside them (PoolData::Here) or on a device
+// (Elsewhere).
 //
 // One producer, one consumer, beside the ring of the same edge:
 //
@@ -16,12 +17,14 @@
 //   +--------------+--------------+--------------------------+-------------------------+
 //                                                             only with PoolData::Here
 //
-// Of a pool with PoolData::Elsewhere each end is told where its slots lie (use_link(), use_memory());
-// until then the producer has no free slot and the consumer refuses every reference. With a link:
+// Of a pool with PoolData::Elsewhere each end is told where its slots lie (use_link(),
+// use_memory()); until then the producer has no free slot and the consumer refuses every reference.
+// With a link:
 //
-// - A published slot is put on its way when the first message that names it is in the ring, and expected
-//   when that message is read: both ends ask announce() of each message, in the order of the ring. A slot
-//   that no message names is neither sent nor expected; it stays published, as in any pool.
+// - A published slot is put on its way when the first message that names it is in the ring, and
+//   expected when that message is read: both ends ask announce() of each message, in the order of
+//   the ring. A slot that no message names is neither sent nor expected; it stays published, as in
+//   any pool.
 // - A slot is free when its state says so and the link no longer reads it (OutLink::reusable()).
 //
 // Each end belongs to one thread of one process. What the peer says is range-checked.
@@ -117,8 +120,8 @@ public:
 
     /// Only for a pool whose slots are elsewhere. The link, borrowed, is open.
     void use_link(OutLink* link);
-    /// The link has failed: from now on no slot is free and nothing is sent. What was acquired keeps its
-    /// memory.
+    /// The link has failed: from now on no slot is free and nothing is sent. What was acquired
+    /// keeps its memory.
     void close() { closed_ = true; }
     /// Device memory of this process for all slots, pool_stride() each; borrowed.
     void use_memory(std::byte* memory);
@@ -136,8 +139,8 @@ public:
     /// Gives up a slot that was acquired and will not be published.
     void abandon(PoolRef slot);
 
-    /// A message that names `slot` is in the ring: puts it on its way if there is a link and this is the
-    /// first such message. A name of an earlier life changes nothing.
+    /// A message that names `slot` is in the ring: puts it on its way if there is a link and this
+    /// is the first such message. A name of an earlier life changes nothing.
     void announce(PoolRef slot);
 
     [[nodiscard]] std::size_t slot_bytes() const { return view_.slot_bytes; }
@@ -186,13 +189,13 @@ public:
     void use_memory(std::byte* memory);
 
     /// The first `bytes` of a published tensor, in place, valid until it is released.
-    /// Errc::Protocol for an index, a generation or a size that the pool does not have, or for a pool
-    /// whose slots are nowhere yet: the reference came from a peer.
+    /// Errc::Protocol for an index, a generation or a size that the pool does not have, or for a
+    /// pool whose slots are nowhere yet: the reference came from a peer.
     [[nodiscard]] Result<TensorMemory> view_memory(PoolRef slot, std::size_t bytes) const;
     /// The same where it is the host's; that of a device is a bug.
     [[nodiscard]] Result<std::span<const std::byte>> view(PoolRef slot, std::size_t bytes) const;
-    /// A message that names `slot` was read: expects it if there is a link and this is the first such
-    /// message. Errc::Protocol as above.
+    /// A message that names `slot` was read: expects it if there is a link and this is the first
+    /// such message. Errc::Protocol as above.
     [[nodiscard]] Status announce(PoolRef slot);
     /// Whether it is there, after announce().
     [[nodiscard]] bool has_arrived(PoolRef slot) const;

@@ -1,5 +1,6 @@
-// Which tensor a hot message announces: the loops of both ends ask it of every frame of an edge whose
-// slots lie on a device (stage_loop.cpp), and so agree on what is sent and received, and in which order.
+// Which tensor a hot message announces: the loops of both ends ask it of every frame of an edge
+// whose slots lie on a device (stage_loop.cpp), and so agree on what is sent and received, and in
+// which order.
 //
 // Constant; any thread. The result is unchecked input from the sender.
 #pragma once

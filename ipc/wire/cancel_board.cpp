@@ -14,8 +14,8 @@ constexpr std::uint64_t halves(std::uint64_t upper, std::uint64_t lower) {
 
 }  // namespace
 
-// No fences: a reader that sees a new owner or watermark (acquire of a release) also sees the odd sequence
-// that came before it, so its second look differs from its first.
+// No fences: a reader that sees a new owner or watermark (acquire of a release) also sees the odd
+// sequence that came before it, so its second look differs from its first.
 void WatermarkCell::write(RequestId request, Attempt attempt, Watermark watermark) {
     // Odd already if the last writer died half way.
     const std::uint64_t changing = sequence_.load(std::memory_order_relaxed) | 1U;

@@ -1,13 +1,14 @@
-// CancelBoard: tells running jobs what has become stale: a whole attempt of a request, or rows of it.
+// CancelBoard: tells running jobs what has become stale: a whole attempt of a request, or rows of
+// it.
 //
-// A job occupies its stage's loop, so it receives no message; between layers it reads its line here.
-// A line may lack an entry (requests share lines, id modulo the number of lines: the entry of a newer
-// request overwrites that of an older one, whose job then runs to its end). An entry is never wrong: a
-// row that it makes stale is stale.
+// A job occupies its stage's loop, so it receives no message; between layers it reads its line
+// here. A line may lack an entry (requests share lines, id modulo the number of lines: the entry of
+// a newer request overwrites that of an older one, whose job then runs to its end). An entry is
+// never wrong: a row that it makes stale is stale.
 //
-// Every process of the pipeline maps the board for writing; only the writers named below should write a
-// field, which is not enforced. A process that violates this can cancel work that is still needed. The size is
-// sealed. Any threads.
+// Every process of the pipeline maps the board for writing; only the writers named below should
+// write a field, which is not enforced. A process that violates this can cancel work that is still
+// needed. The size is sealed. Any threads.
 //
 //   line, 128 bytes:   word = low half of the request id << 32 | attempts below this are cancelled
 //                             (the conductor writes)
@@ -27,9 +28,10 @@ namespace paceline {
 
 inline constexpr std::size_t kCancelLines = 64;
 
-/// The committed-token watermark of one attempt: a position and its token, from one writer at a time
-/// (the last segment, or its next incarnation) to many readers: a seqlock. A reader gets a whole entry or
-/// none, and never waits; a writer that died in mid-write leaves none until the next write.
+/// The committed-token watermark of one attempt: a position and its token, from one writer at a
+/// time (the last segment, or its next incarnation) to many readers: a seqlock. A reader gets a
+/// whole entry or none, and never waits; a writer that died in mid-write leaves none until the next
+/// write.
 class WatermarkCell {
 public:
     struct Watermark {

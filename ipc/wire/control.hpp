@@ -11,15 +11,16 @@
 //        | ---- Unwire ------------------> |  a peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  channels to the peer's next incarnation
 //        | <--- Rewired ------------------ |  they are attached
-//        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how the producer opens its end
+//        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how the producer opens
+//                                             its end
 //        | ---- EdgeOffer (+ descriptors)> |  the same, to the producer, if both epochs are current
 //        | <--- EdgeFault ---------------- |  a peer broke a channel's layout and is to be replaced
 //        | <--- Failed ------------------- |  the reason why the stage exits
 //        | ---- Shutdown ----------------> |  the stage ends in order
 //
-// Encoded with cereal's portable binary archive. Decoding bounds every container twice: by the limit of its
-// field, and by the bytes that are left, so a length beyond the received bytes allocates nothing. A body with
-// bytes left over is refused.
+// Encoded with cereal's portable binary archive. Decoding bounds every container twice: by the
+// limit of its field, and by the bytes that are left, so a length beyond the received bytes
+// allocates nothing. A body with bytes left over is refused.
 #pragma once
 
 #include <cstddef>
@@ -64,8 +65,8 @@ enum class Type : std::uint16_t {
     BeginWanted = 13,
 };
 
-/// conductor -> stage, once, after the process has started. Sent with two memory files: the telemetry block
-/// (stage_telemetry.hpp) and the cancel board (cancel_board.hpp).
+/// conductor -> stage, once, after the process has started. Sent with two memory files: the
+/// telemetry block (stage_telemetry.hpp) and the cancel board (cancel_board.hpp).
 struct Assign {
     StageId stage;
     Epoch epoch;
@@ -74,8 +75,8 @@ struct Assign {
     std::vector<std::byte> payload;  // role and files; decoded by the actors alone
 };
 
-/// stage -> conductor, after loading. The conductor compares the fields that must agree between stages for
-/// equality; it does not interpret them.
+/// stage -> conductor, after loading. The conductor compares the fields that must agree between
+/// stages for equality; it does not interpret them.
 struct Hello {
     std::uint32_t wire_version = 0;
     std::uint32_t pid = 0;
@@ -92,8 +93,8 @@ struct Hello {
     std::uint64_t pinned_bytes = 0;
 };
 
-/// One end of a channel. File numbers index the descriptors sent with the message; several edges may use
-/// the same file.
+/// One end of a channel. File numbers index the descriptors sent with the message; several edges
+/// may use the same file.
 struct EdgeWire {
     StageId self;  // the actor of this process
     StageId peer;
@@ -119,16 +120,16 @@ struct Ready {
     Epoch epoch;
 };
 
-/// conductor -> stage: a request starts. Sent last to the stages that act first, so it was sent to every stage
-/// before one can act on it.
+/// conductor -> stage: a request starts. Sent last to the stages that act first, so it was sent to
+/// every stage before one can act on it.
 struct Begin {
     RequestId request;
     Attempt attempt;
     std::vector<std::byte> payload;  // token ids and parameters; decoded by the actors alone
 };
 
-/// stage -> conductor: the stage missed committed tokens of this attempt and requests its Begin again, as soon
-/// as prompt and committed tokens are `position` tokens long.
+/// stage -> conductor: the stage missed committed tokens of this attempt and requests its Begin
+/// again, as soon as prompt and committed tokens are `position` tokens long.
 struct BeginWanted {
     RequestId request;
     Attempt attempt;
@@ -143,15 +144,15 @@ struct Failed {
 
 struct Shutdown {};
 
-/// conductor -> stage: the process of these actors is lost. Messages in flight from or to them are lost;
-/// messages sent to them from now on are dropped.
+/// conductor -> stage: the process of these actors is lost. Messages in flight from or to them are
+/// lost; messages sent to them from now on are dropped.
 struct Unwire {
     std::vector<StageId> peers;
     Epoch peer_epoch;
 };
 
-/// conductor -> stage: channels to the next incarnation of the process of these actors, with the memory files
-/// as descriptors. They replace the earlier channels.
+/// conductor -> stage: channels to the next incarnation of the process of these actors, with the
+/// memory files as descriptors. They replace the earlier channels.
 struct Rewire {
     std::vector<StageId> peers;
     Epoch peer_epoch;

@@ -99,8 +99,8 @@ public:
                               Millis limit = Millis{10'000},
                               Envelope envelope = {});
 
-    /// As much of a message as can be sent without waiting; the rest when it is called again. Nothing
-    /// else may be sent in between. Errc::PeerGone if there is no peer.
+    /// As much of a message as can be sent without waiting; the rest when it is called again.
+    /// Nothing else may be sent in between. Errc::PeerGone if there is no peer.
     [[nodiscard]] Result<Sent> try_send(Frame& frame);
 
     /// One message if a whole one has arrived, without waiting.

@@ -1,4 +1,5 @@
-// FinishReason: why an answer has ended, from the verdict on the wire to the figures that are printed.
+// FinishReason: why an answer has ended, from the verdict on the wire to the figures that are
+// printed.
 //
 // The target decides up to Failed, and a verdict carries no other (docs/wire-format.md). What reads
 // the text, or stops the answer from outside, adds the rest.

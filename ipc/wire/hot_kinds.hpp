@@ -30,8 +30,8 @@ inline constexpr std::array kHotKinds = {
     exactly<msg::Stop>(Urgency::Urgent),       exactly<msg::Draw>(Urgency::Normal),
 };
 
-/// The longest frame where no batch of more than `batch_rows` rows travels, and one with drawn candidates
-/// only if there are `draws`.
+/// The longest frame where no batch of more than `batch_rows` rows travels, and one with drawn
+/// candidates only if there are `draws`.
 [[nodiscard]] constexpr std::uint32_t frame_bytes_for(std::uint32_t batch_rows,
                                                       bool draws = false) {
     return std::max<std::uint32_t>(

@@ -1,17 +1,19 @@
-// The hot messages (one or more per token), in the order in which a branch of candidates causes them.
+// The hot messages (one or more per token), in the order in which a branch of candidates causes
+// them.
 //
-// Plain structs of fixed layout, copied into ring frames (spsc_ring.hpp) byte for byte. Only the frame of
-// a Batch has a variable length (batch_frame.hpp). Each message names its request and attempt (a Batch does
-// so in each part); receivers drop messages of an old attempt. Cold messages (configuration, prompt, hello,
-// statistics) are in control.hpp. Receivers check counts, indices and positions before use
-// (actors/protocol/message_checks.hpp).
+// Plain structs of fixed layout, copied into ring frames (spsc_ring.hpp) byte for byte. Only the
+// frame of a Batch has a variable length (batch_frame.hpp). Each message names its request and
+// attempt (a Batch does so in each part); receivers drop messages of an old attempt. Cold messages
+// (configuration, prompt, hello, statistics) are in control.hpp. Receivers check counts, indices
+// and positions before use (actors/protocol/message_checks.hpp).
 //
 //     draft --Proposal--> first segment --Batch--> exit segment --Batch--> last segment
 //       | ^                    ^ ^                   |                       |
 //       | |                    | +----- Proposal ----+ (its own next token)  |
 //       | +------ Proposal (the exit's candidates) --+                       |
 //       v                      |                                             |
-//     correct ---- Proposal ---+        Verdict: from the last segment to all other stages and the conductor
+//     correct ---- Proposal ---+        Verdict: from the last segment to all other stages and the
+//                                       conductor
 //
 //     draft, correct --Draw--> first segment: drawn candidates and their distribution
 //
@@ -79,9 +81,9 @@ enum class ProposalState : std::uint32_t {
     Complete,  // final for this root, unless an exit's candidates add to it
 };
 
-/// Candidates below a root, as a tree. A proposal carries the sender's whole tree, so any proposal may be
-/// lost: the receiver merges the nodes that it has and adds the others. If the text has grown beyond the
-/// root meanwhile, the nodes that continue the committed text remain valid.
+/// Candidates below a root, as a tree. A proposal carries the sender's whole tree, so any proposal
+/// may be lost: the receiver merges the nodes that it has and adds the others. If the text has
+/// grown beyond the root meanwhile, the nodes that continue the committed text remain valid.
 ///   draft, correct -> first segment   their candidates; count 0: nothing to propose
 ///   draft -> correct                  the trunk
 ///   exit segment -> draft, correct    the rows of a batch, and the exit's candidates after each
@@ -104,10 +106,10 @@ struct TokenWeight {
     friend bool operator==(const TokenWeight&, const TokenWeight&) = default;
 };
 
-/// draft, correct -> first segment, with the rejection rule: the children of one node were drawn one after the
-/// other, without replacement, from these tokens (actors/decoding/drawn_siblings.hpp). Sent once, as soon as
-/// they are drawn. If it is lost, or arrives after the node's row was sent, the children count as
-/// deterministic candidates.
+/// draft, correct -> first segment, with the rejection rule: the children of one node were drawn
+/// one after the other, without replacement, from these tokens
+/// (actors/decoding/drawn_siblings.hpp). Sent once, as soon as they are drawn. If it is lost, or
+/// arrives after the node's row was sent, the children count as deterministic candidates.
 struct Draw {
     static constexpr Kind kKind = Kind::Draw;
     Route route;
@@ -129,8 +131,8 @@ struct BatchRow {
     KvSlot slot;
     // Index in the batch's tensor, < Batch::tensor_rows: dropped rows stay in the tensor.
     std::uint32_t tensor_row = 0;
-    // Sub-layers before this one were computed by a draft, with their keys and values in `slot`. A segment
-    // begins at this sub-layer, or at its own first one if that is later.
+    // Sub-layers before this one were computed by a draft, with their keys and values in `slot`. A
+    // segment begins at this sub-layer, or at its own first one if that is later.
     std::uint32_t start = 0;
 };
 
@@ -151,8 +153,8 @@ struct BatchPart {
                          // `hold` follows (deferred layers); 0: is run in order
 };
 
-/// The children of a row's node were drawn, whether or not they have rows. The next `support` of the batch's
-/// drawn_tokens are the distribution, the first `drawn` of them the siblings.
+/// The children of a row's node were drawn, whether or not they have rows. The next `support` of
+/// the batch's drawn_tokens are the distribution, the first `drawn` of them the siblings.
 struct BatchDraw {
     std::uint32_t row;  // of the batch
     std::uint16_t support;
@@ -171,8 +173,8 @@ struct BatchHeader {
     std::uint32_t drawn_token_count;
 };
 
-/// segment -> next segment. At most one part per request. The rows of a part are consecutive and in tree
-/// order: a parent before its children. At most kVerifyRowsMax rows belong to verify parts.
+/// segment -> next segment. At most one part per request. The rows of a part are consecutive and in
+/// tree order: a parent before its children. At most kVerifyRowsMax rows belong to verify parts.
 struct Batch {
     static constexpr Kind kKind = Kind::Batch;
     Epoch epoch;  // of the sending stage
@@ -189,8 +191,8 @@ struct Batch {
 enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
 enum class TensorType : std::uint32_t { F32, Bf16, F16, I8 };
 
-/// stage -> stage: a tensor [rows, row_elements] is in the pool beside this channel. The receiver reads it in
-/// place (TensorConsumer::view) and releases the slot.
+/// stage -> stage: a tensor [rows, row_elements] is in the pool beside this channel. The receiver
+/// reads it in place (TensorConsumer::view) and releases the slot.
 struct TensorNote {
     static constexpr Kind kKind = Kind::TensorNote;
     Route route;
@@ -228,8 +230,8 @@ struct TensorNote {
     return elements * each;
 }
 
-/// last segment -> all other stages and the conductor. Commits count = accepted + 1 tokens: the accepted nodes
-/// below the root, then the target's own next token, which is the new root.
+/// last segment -> all other stages and the conductor. Commits count = accepted + 1 tokens: the
+/// accepted nodes below the root, then the target's own next token, which is the new root.
 struct Verdict {
     static constexpr Kind kKind = Kind::Verdict;
     Route route;
@@ -243,7 +245,8 @@ struct Verdict {
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };
 
-/// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and candidates.
+/// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and
+/// candidates.
 struct Stop {
     static constexpr Kind kKind = Kind::Stop;
     Route route;
@@ -259,8 +262,8 @@ concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
               PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Batch>);
 
-/// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first part.
-/// Nothing for an unknown kind or a frame that is too short. Unchecked.
+/// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
+/// part. Nothing for an unknown kind or a frame that is too short. Unchecked.
 [[nodiscard]] inline std::optional<Route> route_of(std::uint16_t kind,
                                                    std::span<const std::byte> bytes) {
     Route route{};
@@ -287,8 +290,8 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
     return std::nullopt;
 }
 
-/// The number of rows that a frame claims: of a Batch or a tensor; 1 for other kinds, for a count of 0 and for
-/// a frame that is too short. Unchecked.
+/// The number of rows that a frame claims: of a Batch or a tensor; 1 for other kinds, for a count
+/// of 0 and for a frame that is too short. Unchecked.
 [[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
     std::size_t offset = 0;
     switch (static_cast<Kind>(kind)) {

@@ -38,7 +38,8 @@ std::optional<std::string> own_home(const Variables& variables) {
     return home ? home : listed_home("");
 }
 
-/// As Python's os.path.expanduser(): `~` and `~user` at the beginning; an unknown user stays as it is.
+/// As Python's os.path.expanduser(): `~` and `~user` at the beginning; an unknown user stays as it
+/// is.
 std::string expand_user(const std::string& path, const Variables& variables) {
     if (!path.starts_with('~')) return path;
     const std::size_t end = std::min(path.find('/'), path.size());

@@ -1,9 +1,9 @@
 // CommandLine, Command and Option: how the program and its commands declare what they are given.
 //
-// CommandLine owns everything that is declared; Command and Option are handles, cheap to copy and valid
-// as long as it lives. CLI11 stays inside command.cpp: each source that includes it compiles all of its
-// parser, which takes ten seconds. The names of an option are CLI11's: "-t,--threads", or "text" for a
-// word without a dash.
+// CommandLine owns everything that is declared; Command and Option are handles, cheap to copy and
+// valid as long as it lives. CLI11 stays inside command.cpp: each source that includes it compiles
+// all of its parser, which takes ten seconds. The names of an option are CLI11's: "-t,--threads",
+// or "text" for a word without a dash.
 #pragma once
 
 #include <functional>
@@ -57,8 +57,8 @@ public:
     explicit Command(CLI::App& app) : app_{&app} {}
 
     Command add_command(const std::string& name, const std::string& text);
-    /// Value: std::string, std::vector of it, int, std::uint64_t, float, double, or std::optional of
-    /// std::string or double.
+    /// Value: std::string, std::vector of it, int, std::uint64_t, float, double, or std::optional
+    /// of std::string or double.
     template <class Value>
     Option add_option(const std::string& names, Value& value, const std::string& text);
     Option add_flag(const std::string& names, bool& value, const std::string& text);

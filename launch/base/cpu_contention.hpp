@@ -1,9 +1,9 @@
 // CpuContention: how many of the cores that this process may use were kept busy by other processes
 // since the object was made.
 //
-// Computed as the busy time that the kernel counts for these cores in /proc/stat, less the processor
-// time of this process and its children, over the elapsed time. No result where /proc lacks the data
-// (another kernel, or a container that hides it). One thread.
+// Computed as the busy time that the kernel counts for these cores in /proc/stat, less the
+// processor time of this process and its children, over the elapsed time. No result where /proc
+// lacks the data (another kernel, or a container that hides it). One thread.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,8 @@ private:
     Sample begin_;
 };
 
-/// A sentence about `cores` of `usable` cores that others took, and what helps; empty: it is no matter.
+/// A sentence about `cores` of `usable` cores that others took, and what helps; empty: it is no
+/// matter.
 [[nodiscard]] std::string other_load_note(double cores, int usable, bool stages);
 
 }  // namespace paceline

@@ -66,12 +66,13 @@ void refuse_random_option(Command& app);
 /// --parts: where a pipeline decodes
 void add_parts_option(Command& app, ModelOptions& options);
 
-/// The file or folder that `name` means: a path, or owner/name of a model in the Hugging Face cache.
+/// The file or folder that `name` means: a path, or owner/name of a model in the Hugging Face
+/// cache.
 /// Errors: BadFile: a name of the hub that is neither; those of find_in_hub().
 [[nodiscard]] Result<std::string> find_model(const std::string& name, const std::string& hub_cache);
 
-/// The file or folder to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile with the
-/// command that fetches the demo model when there is none of the three.
+/// The file or folder to open: -m, PACELINE_MODEL or the demo model in the cache. Errors: BadFile
+/// with the command that fetches the demo model when there is none of the three.
 [[nodiscard]] Result<std::string> choose_model(const ModelOptions& options,
                                                const Environment& environment);
 

@@ -30,8 +30,8 @@ enum class Bound : unsigned char { Included, Excluded };
 [[nodiscard]] OptionCheck whole_number(long long lowest,
                                        long long highest = std::numeric_limits<int>::max());
 
-/// `check`; its complaint about a number of 0 or less ends in `instead`: what stands here for what such a number
-/// means in other programs.
+/// `check`; its complaint about a number of 0 or less ends in `instead`: what stands here for what
+/// such a number means in other programs.
 [[nodiscard]] OptionCheck explain_low(const OptionCheck& check, const std::string& instead);
 
 /// Of explain_low() for -n, where -1 is not possible.

@@ -1,8 +1,8 @@
-// OutputFile: a file that a command writes at its end but opens at its start, so that a path that cannot be
-// written is an error before a model is loaded and an answer is computed.
+// OutputFile: a file that a command writes at its end but opens at its start, so that a path that
+// cannot be written is an error before a model is loaded and an answer is computed.
 //
-// A file that the command made and did not write whole is removed: a failed run leaves none behind. One that
-// was there before is empty then. One thread.
+// A file that the command made and did not write whole is removed: a failed run leaves none behind.
+// One that was there before is empty then. One thread.
 #pragma once
 
 #include <string>

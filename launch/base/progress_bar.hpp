@@ -1,9 +1,9 @@
 // ProgressBar: a progress bar on one line of a terminal, wiped at the end.
 //
-// Writes to stderr, at most about twenty times a second, after a short delay (short operations show no
-// bar), and nothing with Show::No (stderr is a file or a pipe, or --quiet). A line has at
-// most kColumns columns, so that it does not wrap. Call wipe() before writing other text while a bar may be
-// shown. Any thread.
+// Writes to stderr, at most about twenty times a second, after a short delay (short operations show
+// no bar), and nothing with Show::No (stderr is a file or a pipe, or --quiet). A line has at
+// most kColumns columns, so that it does not wrap. Call wipe() before writing other text while a
+// bar may be shown. Any thread.
 #pragma once
 
 #include <chrono>

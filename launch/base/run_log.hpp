@@ -4,9 +4,9 @@
 //     2026-03-01 10:00:02.000 conductor[4241] warning: stage 'segment-1' (process 4242) was killed
 //
 // Goes to a file (--log), to stderr (--verbose), to both or nowhere. News (a stage is lost, or
-// back) and a stage's warnings go to stderr in any case. A stage's lines come through the pipe of its stderr
-// (runtime/parent/child_log.hpp). All text goes through visible(). Threads: info(), news()
-// and stage_line() from any.
+// back) and a stage's warnings go to stderr in any case. A stage's lines come through the pipe of
+// its stderr (runtime/parent/child_log.hpp). All text goes through visible(). Threads: info(),
+// news() and stage_line() from any.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Shapes: models without weights, for --random. Those of configs/shapes are embedded in the program at
-// build time and are found by name; others are files of the user.
+// Shapes: models without weights, for --random. Those of configs/shapes are embedded in the program
+// at build time and are found by name; others are files of the user.
 //
 // Constant; any thread.
 #pragma once

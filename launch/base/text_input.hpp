@@ -1,7 +1,7 @@
 // Where a command's text comes from: an argument, a file, or standard input.
 //
-// Input is bounded: /dev/zero, or a pipe that never ends, is refused with an error that names it. A byte order
-// mark (U+FEFF) at the beginning of a file or of standard input is no part of the text.
+// Input is bounded: /dev/zero, or a pipe that never ends, is refused with an error that names it. A
+// byte order mark (U+FEFF) at the beginning of a file or of standard input is no part of the text.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ inline constexpr std::size_t kTextBytesMax = 64U << 20U;
 inline constexpr std::size_t kRecordBytesMax = 256U << 20U;
 
 /// The text. Standard input is read when neither text nor file is given and it is no terminal.
-/// Errors: BadArgument (both given, or none and standard input is a terminal), BadFile (also of more than
-/// kTextBytesMax).
+/// Errors: BadArgument (both given, or none and standard input is a terminal), BadFile (also of
+/// more than kTextBytesMax).
 [[nodiscard]] Result<std::string> read_text(const TextSource& source,
                                             const Environment& environment);
 

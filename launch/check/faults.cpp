@@ -30,8 +30,9 @@ OwnedFd open_process(pid_t pid) {
     return OwnedFd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
 }
 
-/// Where process descriptors are denied the number is used. Once the supervisor has reaped the process it
-/// could belong to another one, which is stopped or continued then; that is rare, and `check` alone does it.
+/// Where process descriptors are denied the number is used. Once the supervisor has reaped the
+/// process it could belong to another one, which is stopped or continued then; that is rare, and
+/// `check` alone does it.
 void send_signal(pid_t pid, const OwnedFd& process, int signal) {
     const bool sent =
         process && ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0;

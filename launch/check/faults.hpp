@@ -4,7 +4,8 @@
 // The token and answer at which a fault happens are drawn from the seed, so that a run can be
 // repeated as far as processes allow. Stalls and slow stages have a helper thread; every process is
 // addressed through a process descriptor, so that a signal cannot reach another process.
-// tick() and the destructor are called by the session's thread. The destructor continues all stopped stages.
+// tick() and the destructor are called by the session's thread. The destructor continues all
+// stopped stages.
 #pragma once
 
 #include <atomic>

@@ -4,8 +4,8 @@
 //     a line that ends in \      goes on with the next one
 //     """ ... """                everything between, over any number of lines
 //
-// On a terminal lines are edited (line_editor.hpp), and what is pasted is one line. Input that ends within a
-// message ends the message. One thread.
+// On a terminal lines are edited (line_editor.hpp), and what is pasted is one line. Input that ends
+// within a message ends the message. One thread.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ public:
     /// `signalled`: whether a signal came since the last message().
     ChatInput(const Environment& environment, std::function<bool()> signalled);
 
-    /// End: the input has ended. Signal: one came, and no message was begun; SignalInText: the message
-    /// that was begun is dropped. TooLong: it has more than kTextBytesMax.
+    /// End: the input has ended. Signal: one came, and no message was begun; SignalInText: the
+    /// message that was begun is dropped. TooLong: it has more than kTextBytesMax.
     [[nodiscard]] ReadLine message();
 
 private:

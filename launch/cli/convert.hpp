@@ -1,6 +1,7 @@
 // `paceline convert`: a Hugging Face folder or a wide GGUF file as one packed GGUF file.
 //
-// The format: model/weights/convert.hpp. The output is an UnfinishedFile until it is complete; Ctrl-C leaves no file.
+// The format: model/weights/convert.hpp. The output is an UnfinishedFile until it is complete;
+// Ctrl-C leaves no file.
 #pragma once
 
 #include <string>

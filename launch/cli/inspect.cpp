@@ -174,7 +174,8 @@ void print_wrapped(const char* head, const std::string& names) {
     std::printf("%s\n", line.c_str());
 }
 
-/// Which methods can decode the model, by the parts that they would use; which of them cannot, and why.
+/// Which methods can decode the model, by the parts that they would use; which of them cannot, and
+/// why.
 void print_methods(const std::vector<MethodFit>& fits, const std::vector<std::string>& parts) {
     std::printf("\n");
     for (const std::string& part : parts)

@@ -1,10 +1,10 @@
 // LineEditor: a line of text from a terminal, with the keys of Emacs, a history, and pasted text in
 // one piece.
 //
-// A thin layer over libedit, which stays inside line_editor.cpp. Reads standard input, draws on standard
-// error. The terminal's mode is changed only while read() runs. Ctrl-C remains a signal: read() returns when
-// the caller's `signalled` returns true. Ctrl-D at the end of a line sends it, on an empty line it ends the
-// input. One at a time per process, one thread.
+// A thin layer over libedit, which stays inside line_editor.cpp. Reads standard input, draws on
+// standard error. The terminal's mode is changed only while read() runs. Ctrl-C remains a signal:
+// read() returns when the caller's `signalled` returns true. Ctrl-D at the end of a line sends it,
+// on an empty line it ends the input. One at a time per process, one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace paceline {
 
 enum class ReadEnd : std::uint8_t { Line, End, Signal, SignalInText, TooLong };
 
-/// `text` is of a Line, in UTF-8, and may hold newlines that were pasted. SignalInText: what was typed
-/// so far is dropped. TooLong: more than kTextBytesMax (text_input.hpp) came before an end.
+/// `text` is of a Line, in UTF-8, and may hold newlines that were pasted. SignalInText: what was
+/// typed so far is dropped. TooLong: more than kTextBytesMax (text_input.hpp) came before an end.
 struct ReadLine {
     ReadEnd end = ReadEnd::End;
     std::string text = {};
@@ -25,8 +25,8 @@ struct ReadLine {
 
 class LineEditor {
 public:
-    /// `signalled` is asked several times a second: a signal may come just before a read, or to another
-    /// thread, and interrupts none then.
+    /// `signalled` is asked several times a second: a signal may come just before a read, or to
+    /// another thread, and interrupts none then.
     explicit LineEditor(std::function<bool()> signalled);
     LineEditor(const LineEditor&) = delete;
     LineEditor& operator=(const LineEditor&) = delete;

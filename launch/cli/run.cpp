@@ -202,7 +202,8 @@ Result<std::optional<std::string>> read_prompt(const RunOptions& options,
     Result<std::string> text = read_text(options.prompt, environment);
     if (!text) return text.error();
     std::string prompt = std::move(text).value();
-    // Files and `echo` end with a newline that is not part of the prompt; --raw takes every byte as it is.
+    // Files and `echo` end with a newline that is not part of the prompt; --raw takes every byte as
+    // it is.
     const bool typed = options.prompt.text.has_value();
     if (!typed && !options.raw && !prompt.empty() && prompt.back() == '\n') prompt.pop_back();
     return std::optional<std::string>{std::move(prompt)};

@@ -1,5 +1,5 @@
-// From the options of `paceline run` to the pipeline that will decode: the configuration resolved for the
-// model, and its stages placed on GPUs (--gpus, --machine, --dry-run).
+// From the options of `paceline run` to the pipeline that will decode: the configuration resolved
+// for the model, and its stages placed on GPUs (--gpus, --machine, --dry-run).
 //
 // One thread; reads files, and starts the driver if GPUs are looked for.
 #pragma once

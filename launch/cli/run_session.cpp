@@ -262,8 +262,8 @@ Result<double> RunSession::rate_again(Generator& generator, std::size_t tokens) 
     return answer.value().stats.decode_rate();
 }
 
-/// Pairs of both, in turn: one shot of each says little on a machine whose speed drifts. The stages have
-/// nothing to do while plain decoding runs, in this process.
+/// Pairs of both, in turn: one shot of each says little on a machine whose speed drifts. The stages
+/// have nothing to do while plain decoding runs, in this process.
 Status RunSession::compare_with_plain() {
     constexpr int kPairs = 3;
     constexpr std::size_t kTokens = 128;

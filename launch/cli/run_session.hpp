@@ -50,9 +50,10 @@ public:
     /// Streams an answer to stdout, a newline at its end, and keeps its record.
     [[nodiscard]] Result<FinishReason> answer(const Turn& turn);
 
-    /// The table of the last answer on stderr, for --figures; with --baseline the beginning of the answer is
-    /// decoded again several times, by plain decoding and by the pipeline in turn. Errors: those of plain
-    /// decoding; Protocol if the texts differ although the acceptance rule is exact, which is a bug.
+    /// The table of the last answer on stderr, for --figures; with --baseline the beginning of the
+    /// answer is decoded again several times, by plain decoding and by the pipeline in turn.
+    /// Errors: those of plain decoding; Protocol if the texts differ although the acceptance rule
+    /// is exact, which is a bug.
     [[nodiscard]] Status print_stats(const RunOptions& options);
 
     /// Forgets the conversation.
@@ -68,7 +69,8 @@ public:
     [[nodiscard]] int context() const { return context_; }
     /// Block types of the model that are not computed exactly (stored_types.hpp).
     void print_rounded_types() const;
-    /// What of the folder's generation_config.json has no effect (sampling_options.hpp); empty: nothing.
+    /// What of the folder's generation_config.json has no effect (sampling_options.hpp); empty:
+    /// nothing.
     [[nodiscard]] std::string sampling_remark(const RunOptions& options) const;
     /// For --ids and --stats: the one answer, or a list of all in a chat.
     [[nodiscard]] std::string ids_json(bool chat) const;

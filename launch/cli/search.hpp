@@ -1,5 +1,5 @@
-// `paceline search`: finds, before a run, the sub-layers that a draft of the target itself can do without
-// (Draft & Verify, section 4; skip_trials.hpp says what is measured).
+// `paceline search`: finds, before a run, the sub-layers that a draft of the target itself can do
+// without (Draft & Verify, section 4; skip_trials.hpp says what is measured).
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// SkipTrials: measures how often a model without some of its sub-layers predicts the model's own answers.
+// SkipTrials: measures how often a model without some of its sub-layers predicts the model's own
+// answers.
 //
 //     prepare()         the answers: prompts, decoded greedily; their keys stay in the cache
 //     matchness()       the share of answer tokens that a skip set predicts, window by window
@@ -28,7 +29,8 @@ struct SkipTrialOptions {
     int window = 8;   // tokens that are drafted from one place
 };
 
-/// Of a draft that is right with probability `matchness` at each step and costs `cost` of a target pass.
+/// Of a draft that is right with probability `matchness` at each step and costs `cost` of a target
+/// pass.
 struct ExpectedGain {
     int length = 0;  // of the chains that gain most
     double speed_up = 1.0;

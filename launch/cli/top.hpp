@@ -1,8 +1,8 @@
 // `paceline top`: the current activity of this user's pipelines.
 //
-// It only reads shared memory (top_scan.hpp), which the pipelines do not notice and need not enable. On a
-// terminal the table is redrawn in place until q, Ctrl-C or the end of the pipelines; if none is running yet it
-// waits for one. Elsewhere, or with --once, the table is printed once.
+// It only reads shared memory (top_scan.hpp), which the pipelines do not notice and need not
+// enable. On a terminal the table is redrawn in place until q, Ctrl-C or the end of the pipelines;
+// if none is running yet it waits for one. Elsewhere, or with --once, the table is printed once.
 #pragma once
 
 #include "launch/base/command.hpp"

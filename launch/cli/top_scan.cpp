@@ -67,7 +67,8 @@ std::optional<PipelineSample> sample(pid_t pid, const std::string& proc) {
     std::map<StageId, TelemetrySnapshot> newest;
     bool conducts = false;
     for (TelemetrySnapshot& telemetry : pages_of(fs::path{proc} / std::to_string(pid))) {
-        // A stage that is just starting holds telemetry blocks too, but not a conductor's with its own pid.
+        // A stage that is just starting holds telemetry blocks too, but not a conductor's with its
+        // own pid.
         conducts = conducts || (telemetry.stage == kConductor &&
                                 telemetry.pid == static_cast<std::uint32_t>(pid));
         const auto [entry, is_new] = newest.try_emplace(telemetry.stage, telemetry);

@@ -1,8 +1,9 @@
 // Finds running pipelines through /proc, without names, files or a server.
 //
-// The conductor of a run holds its own telemetry block and those of its stages open (stage_telemetry.hpp), so
-// they appear in /proc/PID/fd as links that begin with "/memfd:paceline-telemetry". A process of the same user
-// may map them for reading. The search is repeated for each sample, because stages may be restarted in between.
+// The conductor of a run holds its own telemetry block and those of its stages open
+// (stage_telemetry.hpp), so they appear in /proc/PID/fd as links that begin with
+// "/memfd:paceline-telemetry". A process of the same user may map them for reading. The search is
+// repeated for each sample, because stages may be restarted in between.
 #pragma once
 
 #include <chrono>

@@ -41,8 +41,8 @@ struct PipelineRates {
 
 inline constexpr std::size_t kTopColumns = 79;  // a terminal of 80 stays in its line
 
-/// The lines of the table, each at most `columns` ASCII characters. Columns beyond kTopColumns are used for
-/// the names of stages, which are cut otherwise.
+/// The lines of the table, each at most `columns` ASCII characters. Columns beyond kTopColumns are
+/// used for the names of stages, which are cut otherwise.
 [[nodiscard]] std::vector<std::string> table_lines(const PipelineSample& before,
                                                    const PipelineSample& after,
                                                    std::size_t columns = kTopColumns);

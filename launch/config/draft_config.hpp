@@ -1,5 +1,5 @@
-// DraftConfig: the table [draft] of a pipeline's file: the model or source of the stages "draft" and
-// "correct", and how they grow their tree.
+// DraftConfig: the table [draft] of a pipeline's file: the model or source of the stages "draft"
+// and "correct", and how they grow their tree.
 //
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once

@@ -1,9 +1,10 @@
 // Field: one key of a table of a configuration, and the member of a struct that it sets.
 //
-// fields_of(struct) is the only list of a struct's keys, with type, range and one sentence each. From it
-// come the reading and checking of a file (read_fields), docs/configuration.md (settings_page.hpp) and
-// what a stage process is sent (launch/placement/stage_assignment.cpp). A default is the value of the
-// member in a default-constructed struct. Checks that concern several keys are code beside the list.
+// fields_of(struct) is the only list of a struct's keys, with type, range and one sentence each.
+// From it come the reading and checking of a file (read_fields), docs/configuration.md
+// (settings_page.hpp) and what a stage process is sent (launch/placement/stage_assignment.cpp). A
+// default is the value of the member in a default-constructed struct. Checks that concern several
+// keys are code beside the list.
 //
 // A Field refers to its struct and must not outlive it. Plain values; any thread.
 #pragma once
@@ -93,8 +94,9 @@ template <class Enum>
 /// As in a file: 8, "sequential", true.
 [[nodiscard]] std::string value_text(const Field& field);
 
-/// Sets the members whose keys are in `table`. Errors: BadArgument naming file, line, key and value: a
-/// key that is not in `fields` (with the one that was probably meant), another type, out of range.
+/// Sets the members whose keys are in `table`. Errors: BadArgument naming file, line, key and
+/// value: a key that is not in `fields` (with the one that was probably meant), another type, out
+/// of range.
 [[nodiscard]] Status read_fields(const TomlTable& table, const std::vector<Field>& fields);
 
 }  // namespace paceline

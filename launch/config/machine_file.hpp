@@ -1,14 +1,14 @@
-// GpuMachine: the GPUs that stages may be placed on, with their memory, near cores and links; read from
-// a TOML file that describes a machine (configs/machines holds examples), so that a placement can be
-// planned where no GPU is.
+// GpuMachine: the GPUs that stages may be placed on, with their memory, near cores and links; read
+// from a TOML file that describes a machine (configs/machines holds examples), so that a placement
+// can be planned where no GPU is.
 //
 //     [machine]   its name
 //     [[numa]]    a NUMA node and its cores
 //     [[gpu]]     one GPU, or `count` alike; numbered in the order of the file
 //     [[link]]    between each two of the GPUs that it lists
 //
-// Every two GPUs have exactly one link. Keys and ranges: the fields_of() of each table. Errors name file,
-// line, key and value. Plain values, no I/O except reading the file; any thread.
+// Every two GPUs have exactly one link. Keys and ranges: the fields_of() of each table. Errors name
+// file, line, key and value. Plain values, no I/O except reading the file; any thread.
 #pragma once
 
 #include <cstdint>

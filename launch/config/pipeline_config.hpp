@@ -14,8 +14,8 @@
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and
 // use_parts() (pretrained.hpp) finds the trained parts, which are a value of their own.
-// The keys of each table are listed once, by its fields_of() (field.hpp). A returned value has been checked:
-// errors name file, key and value, and unknown keys and combinations that cannot work
+// The keys of each table are listed once, by its fields_of() (field.hpp). A returned value has been
+// checked: errors name file, key and value, and unknown keys and combinations that cannot work
 // (pipeline_checks.hpp) are refused. Plain values, no I/O except reading the file; any thread.
 #pragma once
 

@@ -1,5 +1,5 @@
-// SelfDraftConfig: the table [self_draft] of a pipeline's file: how the first segment drafts for itself, by
-// an early exit or by leaving out sub-layers.
+// SelfDraftConfig: the table [self_draft] of a pipeline's file: how the first segment drafts for
+// itself, by an early exit or by leaving out sub-layers.
 //
 // Keys, ranges and meanings: fields_of(). Plain values; any thread.
 #pragma once

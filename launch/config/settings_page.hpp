@@ -1,5 +1,6 @@
 // settings_text(): the keys of all tables of a pipeline's file with type, default and meaning, as
-// Markdown: what `paceline run --list-settings` prints, and the lower part of docs/configuration.md.
+// Markdown: what `paceline run --list-settings` prints, and the lower part of
+// docs/configuration.md.
 #pragma once
 
 #include <string>

@@ -29,17 +29,18 @@ struct SkipConfig {
     int interval = 1;  // verdicts between two choices
 
     [[nodiscard]] bool uniform() const { return set == kUniformSkip; }
-    /// What `ratio` means in a model of `layers` layers (skipped_of()): whole layers with Programme, else sub-layers.
+    /// What `ratio` means in a model of `layers` layers (skipped_of()): whole layers with
+    /// Programme, else sub-layers.
     [[nodiscard]] int count_of(int layers) const;
-    /// The set to begin with. Errors: BadArgument naming `table` ("[draft]"), key and value, for layers
-    /// that the model has not.
+    /// The set to begin with. Errors: BadArgument naming `table` ("[draft]"), key and value, for
+    /// layers that the model has not.
     [[nodiscard]] Result<SkipSet> set_of(int layers, std::string_view table) const;
 };
 
 /// The keys whose meaning is the same in both tables; each has its own `choose` and `interval`.
 [[nodiscard]] std::vector<Field> fields_of(SkipConfig& skip);
-/// Of a table whose source skips sub-layers. Errors: BadArgument for a set that is not understood or is empty,
-/// or that contradicts `choose`.
+/// Of a table whose source skips sub-layers. Errors: BadArgument for a set that is not understood
+/// or is empty, or that contradicts `choose`.
 [[nodiscard]] Status check_skip(const TomlTable& table, const SkipConfig& skip);
 
 }  // namespace paceline

@@ -26,8 +26,8 @@ struct SupervisionConfig {
     Millis shutdown_grace{2'000};
     bool checksums = false;
 
-    /// How long an answer waits for its pipeline: longer than a stage may load, or loading a large model
-    /// would fail every answer that waits for it.
+    /// How long an answer waits for its pipeline: longer than a stage may load, or loading a large
+    /// model would fail every answer that waits for it.
     [[nodiscard]] Millis longest_recovery() const;
 };
 

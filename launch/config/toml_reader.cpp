@@ -4,13 +4,14 @@
 #include <fmt/core.h>
 #include <sstream>
 
-// toml++ 3.3 (Debian 12) asserts what a file can break: "[.a]" begins a key with a dot. Its parser reports
-// each such place itself, with the line, once the assertions are gone, as they are in the release builds
-// that it is meant for. Off for every build type, and NDEBUG too, with which clang would assume them.
+// toml++ 3.3 (Debian 12) asserts what a file can break: "[.a]" begins a key with a dot. Its parser
+// reports each such place itself, with the line, once the assertions are gone, as they are in the
+// release builds that it is meant for. Off for every build type, and NDEBUG too, with which clang
+// would assume them.
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_assert(true)
-// Its tables of whitespace call code points that they do not list unreachable, "é" outside quotes among
-// them: the answer for those is no.
+// Its tables of whitespace call code points that they do not list unreachable, "é" outside quotes
+// among them: the answer for those is no.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE

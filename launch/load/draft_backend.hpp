@@ -1,8 +1,8 @@
 // DraftBackend: the model of a draft: which one, how large it is, and whether it fits the target.
 //
-// It is a file of its own, the first layers of the target, or a part that was trained for the target. A file of
-// its own must have the target's tokens (shared_vocabulary.hpp). A trained part borrows embedding and head from
-// the target's file, which must outlive it.
+// It is a file of its own, the first layers of the target, or a part that was trained for the
+// target. A file of its own must have the target's tokens (shared_vocabulary.hpp). A trained part
+// borrows embedding and head from the target's file, which must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
 

@@ -1,8 +1,8 @@
-// The GPUs of this machine, and the CUDA backend: the only place where a build with CUDA differs from one
-// without.
+// The GPUs of this machine, and the CUDA backend: the only place where a build with CUDA differs
+// from one without.
 //
-// A library of its own (paceline_gpu), so that the rest of launch/ is compiled once for all programs:
-// `paceline`, and that of the tests, which has another device.
+// A library of its own (paceline_gpu), so that the rest of launch/ is compiled once for all
+// programs: `paceline`, and that of the tests, which has another device.
 // Any thread; a backend belongs to the thread that made it.
 #pragma once
 
@@ -35,7 +35,8 @@ struct GpuInventory {
 /// code ran on it.
 [[nodiscard]] std::string gpu_version_text();
 
-/// cuda_memory(), with the allowance for recordings in the workspace; nothing in a program without CUDA.
+/// cuda_memory(), with the allowance for recordings in the workspace; nothing in a program without
+/// CUDA.
 [[nodiscard]] MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options);
 
 /// make_cuda_backend(). Errors: its own; Unsupported in a program without CUDA.

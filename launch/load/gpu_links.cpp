@@ -8,7 +8,8 @@
 namespace paceline {
 namespace {
 
-/// Read here and not by main.cpp: the conductor and its stages, which inherit it, must say the same.
+/// Read here and not by main.cpp: the conductor and its stages, which inherit it, must say the
+/// same.
 DeviceSettings settings() {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes the environment
     const char* library = std::getenv("PACELINE_NCCL_LIBRARY");

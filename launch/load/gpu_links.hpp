@@ -1,5 +1,5 @@
-// The transports by which tensors can leave a GPU of this machine (ipc/device). No other file of launch/ knows
-// their conditions.
+// The transports by which tensors can leave a GPU of this machine (ipc/device). No other file of
+// launch/ knows their conditions.
 //
 // Part of paceline_gpu, as gpu.hpp. Any thread; a device is its loop's.
 #pragma once

@@ -23,16 +23,16 @@ struct OpenedModel {
     Tokenizer tokenizer;
 };
 
-/// The file with the LoRA of --lora merged, or the shape of --random. Errors: those of choose_model(),
-/// ModelFile::open(), find_lora() and merge_lora(), or of open_shape().
+/// The file with the LoRA of --lora merged, or the shape of --random. Errors: those of
+/// choose_model(), ModelFile::open(), find_lora() and merge_lora(), or of open_shape().
 [[nodiscard]] Result<ModelFile> open_model_file(const ModelOptions& options,
                                                 const Environment& environment);
 
 /// `options` with the files that `file` was opened from, for open_named_model() in another process.
 [[nodiscard]] ModelOptions naming(ModelOptions options, const ModelFile& file);
 
-/// The same as open_model_file() where the options name each file, also the packed copy. Errors: those of ModelFile::open()
-/// and merge_lora(), or of open_shape().
+/// The same as open_model_file() where the options name each file, also the packed copy. Errors:
+/// those of ModelFile::open() and merge_lora(), or of open_shape().
 [[nodiscard]] Result<ModelFile> open_named_model(const ModelOptions& options);
 
 /// What the next two show on stderr.
@@ -41,14 +41,16 @@ struct OpenTold {
     bool remarks = true;  // a packed copy that was damaged or cannot be kept
 };
 
-/// Gives a folder the packed copy that the options ask for (packed_cache.hpp), made first if there is none. Every
-/// command that computes with weights calls it for each model that it opens, before any of them is packed.
+/// Gives a folder the packed copy that the options ask for (packed_cache.hpp), made first if there
+/// is none. Every command that computes with weights calls it for each model that it opens, before
+/// any of them is packed.
 void take_packed_copy(ModelFile& file,
                       const ModelOptions& options,
                       const Environment& environment,
                       OpenTold told);
 
-/// For decoding text, with take_packed_copy(). Errors: those of open_model_file() and tokenizer_of().
+/// For decoding text, with take_packed_copy(). Errors: those of open_model_file() and
+/// tokenizer_of().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment,
                                              OpenTold told);
@@ -75,7 +77,8 @@ struct ThreadPlan {
 /// bf16 on a GPU, whose tensor cores attention uses with that type alone.
 [[nodiscard]] KvType kv_type(const ModelOptions& options, const Device& device);
 
-/// The type that most weights of `file` have in the memory of `device` with --dtype: what "auto" comes to.
+/// The type that most weights of `file` have in the memory of `device` with --dtype: what "auto"
+/// comes to.
 [[nodiscard]] std::string dtype_in_memory(const ModelFile& file,
                                           const std::string& dtype,
                                           const Device& device);

@@ -14,9 +14,9 @@ namespace paceline {
 /// The name of the part in a folder of trained parts.
 inline constexpr const char* kEarlyExitFile = "early-exit.safetensors";
 
-/// `option`: what --lora says, not empty. Errors: BadArgument if early-exit is looked for with --parts
-/// none; BadFile if no folder of `search` has the part, naming the folders and the files that were left
-/// out; for a folder named by --parts those of open_card() and check_target().
+/// `option`: what --lora says, not empty. Errors: BadArgument if early-exit is looked for with
+/// --parts none; BadFile if no folder of `search` has the part, naming the folders and the files
+/// that were left out; for a folder named by --parts those of open_card() and check_target().
 [[nodiscard]] Result<std::string> find_lora(const std::string& option,
                                             const PartsSearch& search,
                                             const ModelFile& target);

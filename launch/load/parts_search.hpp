@@ -1,4 +1,5 @@
-// PartsSearch: where trained parts are looked for (docs/trained-parts.md), and draft models by name.
+// PartsSearch: where trained parts are looked for (docs/trained-parts.md), and draft models by
+// name.
 //
 // A plain value; reads the names of folders, no part.
 #pragma once

@@ -25,7 +25,8 @@ bool is_message(const Json& value) {
     return role != value.end() && role->is_string();
 }
 
-/// `messages` up to the last one that the model answers. Errors: without a place, for a list that is none.
+/// `messages` up to the last one that the model answers. Errors: without a place, for a list that
+/// is none.
 Result<std::string> conversation(const std::string& key, Json messages) {
     for (std::size_t i = 0; i < messages.size(); ++i) {
         if (is_message(messages[i])) continue;

@@ -1,11 +1,11 @@
 // Prompt sets of `paceline check`, `simulate` and the benches: the built-in one, and files.
 //
-// A file has a JSON object per line. What is asked is the first of these that an object has: "prompt" (text),
-// "messages" (a conversation), "turns" (its first text), "question", "text": so HumanEval, MT-bench, GSM8K, MBPP and
-// chat data are read as they are. A conversation is a list of objects with "role" and "content", under any of the
-// keys; "tools" may stand beside it. What the assistant says at its end is left out: it is the answer.
-// "id", "task_id" or "question_id" name the prompt, else its line does.
-// Plain values.
+// A file has a JSON object per line. What is asked is the first of these that an object has:
+// "prompt" (text), "messages" (a conversation), "turns" (its first text), "question", "text": so
+// HumanEval, MT-bench, GSM8K, MBPP and chat data are read as they are. A conversation is a list of
+// objects with "role" and "content", under any of the keys; "tools" may stand beside it. What the
+// assistant says at its end is left out: it is the answer. "id", "task_id" or "question_id" name
+// the prompt, else its line does. Plain values.
 #pragma once
 
 #include <optional>
@@ -38,8 +38,8 @@ struct Prompt {
                                                         const std::string& name);
 
 /// A prompt as the model reads it: through its chat template where it has one, else as it is.
-/// Errors: those of ChatTemplate::make() and ChatTemplate::render_json(); a conversation without a chat template, tools
-/// without a place in it.
+/// Errors: those of ChatTemplate::make() and ChatTemplate::render_json(); a conversation without a
+/// chat template, tools without a place in it.
 [[nodiscard]] Result<std::vector<std::vector<TokenId>>> encode_prompts(
     const std::vector<Prompt>& prompts, const ModelFile& file, const Tokenizer& tokenizer);
 

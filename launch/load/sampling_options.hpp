@@ -29,15 +29,16 @@ void add_sampling_options(Command& app, SamplingOptions& options);
 /// --generation-config, for commands that answer.
 void add_generation_config_option(Command& app, SamplingOptions& options);
 
-/// `options` with what the model's generation_config.json says in the place of options that were not given,
-/// as transformers would draw: with `--temp` above 0 it would sample, and a repetition penalty of the file
-/// counts prompt and answer. Errors: BadArgument: it is asked for, and the model has none; BadFile, naming
-/// file, key and the option that counts instead: a value that nothing can be drawn with.
+/// `options` with what the model's generation_config.json says in the place of options that were
+/// not given, as transformers would draw: with `--temp` above 0 it would sample, and a repetition
+/// penalty of the file counts prompt and answer. Errors: BadArgument: it is asked for, and the
+/// model has none; BadFile, naming file, key and the option that counts instead: a value that
+/// nothing can be drawn with.
 [[nodiscard]] Result<SamplingOptions> with_generation_config(SamplingOptions options,
                                                              const ModelFile& file);
 
-/// A remark on what of that file changes the text in transformers and not here, for a request that draws with
-/// `drawn`; empty: nothing, or it was not asked for.
+/// A remark on what of that file changes the text in transformers and not here, for a request that
+/// draws with `drawn`; empty: nothing, or it was not asked for.
 [[nodiscard]] std::string generation_config_remark(const SamplingOptions& options,
                                                    const SamplingParams& drawn,
                                                    const ModelFile& file);

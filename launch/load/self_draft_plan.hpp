@@ -1,5 +1,5 @@
-// SelfDraftPlan: from [self_draft] to the options of the first segment's SelfDraft and the heads that its
-// backend is given.
+// SelfDraftPlan: from [self_draft] to the options of the first segment's SelfDraft and the heads
+// that its backend is given.
 //
 // Reads files of trained parts, and the state that the configuration names. One thread.
 #pragma once
@@ -22,8 +22,9 @@ struct SelfDraftPlan {
     std::vector<HeadSpec> heads = {};  // CpuOptions::heads
 };
 
-/// Errors: BadFile or BadArgument, naming key and value: a part or a state that cannot be read, a state that
-/// cannot be written, an exit or a skip set with layers that the target has not, nothing left to skip.
+/// Errors: BadFile or BadArgument, naming key and value: a part or a state that cannot be read, a
+/// state that cannot be written, an exit or a skip set with layers that the target has not, nothing
+/// left to skip.
 [[nodiscard]] Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
                                                     const PartFiles& files,
                                                     const ModelFile& target);

@@ -14,8 +14,9 @@ TokenKind kind_of(const TokenizerData& data, std::size_t id) {
     return id < data.kinds.size() ? data.kinds[id] : TokenKind::Normal;
 }
 
-/// Whether text never becomes this token by merges. Which of the three words a file has for such a token
-/// depends on who wrote it: converters call a user's token a control token if it looks like one.
+/// Whether text never becomes this token by merges. Which of the three words a file has for such a
+/// token depends on who wrote it: converters call a user's token a control token if it looks like
+/// one.
 bool is_added(TokenKind kind) {
     return kind == TokenKind::Control || kind == TokenKind::User || kind == TokenKind::Unknown;
 }
@@ -48,8 +49,8 @@ std::string with_spaces(std::string text) {
     return text;
 }
 
-/// Of a user's token U+2581 counts as a space: the reader of SentencePiece vocabularies of GGUF files makes it
-/// one, that of tokenizer.json does not.
+/// Of a user's token U+2581 counts as a space: the reader of SentencePiece vocabularies of GGUF
+/// files makes it one, that of tokenizer.json does not.
 bool same_text(const TokenizerData& a, const TokenizerData& b, std::size_t id) {
     if (a.tokens[id] == b.tokens[id]) return true;
     const bool of_user = kind_of(a, id) == TokenKind::User || kind_of(b, id) == TokenKind::User;

@@ -1,4 +1,5 @@
-// What the stored types of a model file are computed as, and how near that is to the file's numbers.
+// What the stored types of a model file are computed as, and how near that is to the file's
+// numbers.
 //
 // Pure functions, but for print_rounded_types(); no weights are read.
 #pragma once
@@ -24,8 +25,8 @@ struct StoredUse {
     std::uint64_t memory_bytes = 0;
 };
 
-/// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it. The types are those of
-/// `device`, the memory is that of a CPU's packed matrices of these types.
+/// In the order of file; a tied head counts once, an update by a LoRA as `dtype` has it. The types
+/// are those of `device`, the memory is that of a CPU's packed matrices of these types.
 [[nodiscard]] std::vector<StoredUse> stored_uses(const ModelFile& file,
                                                  Dtype dtype,
                                                  const Device& device);
@@ -33,13 +34,15 @@ struct StoredUse {
 /// "exact", or what is rounded: "to 8 bits".
 [[nodiscard]] std::string_view rounding_text(StoredType stored, PackedType packed);
 
-/// One line for the start of a run about types whose numbers are rounded, with their memory; empty: there are none.
-/// Of plain types it names those that become bfloat16: to 8 or 4 bits all of a file are rounded, as `dtype` says.
+/// One line for the start of a run about types whose numbers are rounded, with their memory; empty:
+/// there are none. Of plain types it names those that become bfloat16: to 8 or 4 bits all of a file
+/// are rounded, as `dtype` says.
 [[nodiscard]] std::string rounded_types_text(const ModelFile& file,
                                              Dtype dtype,
                                              const Device& device);
 
-/// Writes that line, for a model computed with `options`, to standard error as "paceline COMMAND: ...".
+/// Writes that line, for a model computed with `options`, to standard error as "paceline COMMAND:
+/// ...".
 void print_rounded_types(const char* command, const ModelFile& file, const ModelOptions& options);
 
 }  // namespace paceline

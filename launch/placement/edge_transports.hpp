@@ -6,9 +6,9 @@
 //     else, where the library is found                     nccl
 //     else                                                 host
 //
-// `transport` of [pipeline] forces one for all edges between GPUs of two processes; if it is not possible it
-// is refused with the reason. A process has one device for its tensors: one that computes on two uses the host.
-// Pure functions of values.
+// `transport` of [pipeline] forces one for all edges between GPUs of two processes; if it is not
+// possible it is refused with the reason. A process has one device for its tensors: one that
+// computes on two uses the host. Pure functions of values.
 #pragma once
 
 #include <string>
@@ -36,15 +36,16 @@ struct EdgeTransport {
     std::string reason;  // "both on cuda:0"
 };
 
-/// Sets transport and name of each edge that has tensors, and gives their reasons in the same order.
+/// Sets transport and name of each edge that has tensors, and gives their reasons in the same
+/// order.
 /// Errors: BadArgument naming file, edge, transport and reason.
 [[nodiscard]] Result<std::vector<EdgeTransport>> choose_transports(std::vector<EdgeSpec>& edges,
                                                                    const Placement& placement,
                                                                    const PipelineConfig& config,
                                                                    const DevicePaths& ways);
 
-/// "early -> final, hidden states: cuda:0 to cuda:1 (link nvlink, 450 GB/s), exported: cuda:0 and cuda:1
-/// reach each other", a line for each edge with tensors.
+/// "early -> final, hidden states: cuda:0 to cuda:1 (link nvlink, 450 GB/s), exported: cuda:0 and
+/// cuda:1 reach each other", a line for each edge with tensors.
 [[nodiscard]] std::string transports_text(const std::vector<EdgeSpec>& edges,
                                           const std::vector<EdgeTransport>& ways,
                                           const Placement& placement,

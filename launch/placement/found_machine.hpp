@@ -1,7 +1,8 @@
-// The GPUs that this process can see, as a GpuMachine: CUDA_VISIBLE_DEVICES has chosen and numbered them.
+// The GPUs that this process can see, as a GpuMachine: CUDA_VISIBLE_DEVICES has chosen and numbered
+// them.
 //
-// Near cores are those that the kernel names for the GPU's place on the PCI bus. Of links it is known
-// whether two GPUs reach each other's memory (Peer, else Host), not how fast.
+// Near cores are those that the kernel names for the GPU's place on the PCI bus. Of links it is
+// known whether two GPUs reach each other's memory (Peer, else Host), not how fast.
 // Any thread; reads /sys.
 #pragma once
 

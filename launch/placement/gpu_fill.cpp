@@ -37,8 +37,8 @@ public:
     /// The target's free units, in order, over exactly `count` GPUs.
     void put_target(std::size_t count);
 
-    /// An unused GPU if there is one, else the one that holds least of those where it fits, else the one
-    /// with the most room.
+    /// An unused GPU if there is one, else the one that holds least of those where it fits, else
+    /// the one with the most room.
     void put_draft(std::size_t unit) {
         std::size_t best = 0;
         const auto left = [&](std::size_t gpu) {
@@ -58,7 +58,8 @@ public:
     [[nodiscard]] const Fill& fill() const { return fill_; }
 
 private:
-    /// How full GPU `gpu` is with units [first, last) of `free` beside what it holds: 1 is all of it.
+    /// How full GPU `gpu` is with units [first, last) of `free` beside what it holds: 1 is all of
+    /// it.
     [[nodiscard]] double load(const std::vector<std::size_t>& free,
                               std::size_t first,
                               std::size_t last,
@@ -86,7 +87,8 @@ std::vector<std::size_t> free_units(const std::vector<FillUnit>& units, bool tar
 void Filling::put_target(std::size_t count) {
     const std::vector<std::size_t> free = free_units(units_, true);
     if (free.empty()) return;
-    // best[k][n]: the first n units over k of the GPUs so far, the fullest of them as empty as can be.
+    // best[k][n]: the first n units over k of the GPUs so far, the fullest of them as empty as can
+    // be.
     struct State {
         double fullest = std::numeric_limits<double>::infinity();
         std::vector<std::size_t> gpu_of = {};

@@ -1,4 +1,5 @@
-// fill_in_order(): which GPU each part of a pipeline goes to, by bytes alone (gpu_plan.hpp has the rules).
+// fill_in_order(): which GPU each part of a pipeline goes to, by bytes alone (gpu_plan.hpp has the
+// rules).
 //
 // Pure functions of values.
 #pragma once
@@ -36,8 +37,8 @@ struct Fill {
     std::optional<FillFailure> failure;
 };
 
-/// Where it fails, the attempt that missed least. Precondition: at least one GPU, and named ones are
-/// among them.
+/// Where it fails, the attempt that missed least. Precondition: at least one GPU, and named ones
+/// are among them.
 [[nodiscard]] Fill fill_in_order(const std::vector<FillUnit>& units,
                                  const std::vector<FillGpu>& gpus);
 

@@ -1,12 +1,14 @@
-// GpuPlan: the stages of a pipeline placed on the GPUs of a machine, by bytes, before anything is loaded.
+// GpuPlan: the stages of a pipeline placed on the GPUs of a machine, by bytes, before anything is
+// loaded.
 //
 //     1. Stages whose `device` the file names stay there. A draft without a model stays on the CPU.
-//     2. The target's segments go over the GPUs in their order, so that the fullest one is as empty as
-//        possible. Segments run one after the other, so where GPUs are few drafts come first: the target gets
-//        the remaining ones, at least one, and more only if it does not fit.
+//     2. The target's segments go over the GPUs in their order, so that the fullest one is as empty
+//        as possible. Segments run one after the other, so where GPUs are few drafts come first:
+//        the target gets the remaining ones, at least one, and more only if it does not fit.
 //     3. Each draft gets an unused GPU, else the one that holds least, if it fits there.
-//     4. If whole segments do not fit, the plan is tried again with the largest segment split into one
-//        more part, "target" into "target-1" and "target-2"; an exit stays at the end of the last part.
+//     4. If whole segments do not fit, the plan is tried again with the largest segment split into
+//        one more part, "target" into "target-1" and "target-2"; an exit stays at the end of the
+//        last part.
 //
 // Stages that share a GPU share a process. Each process is pinned to cores of its own near its GPU,
 // unless the file names cores. Pure functions of values.
@@ -49,8 +51,8 @@ struct GpuPlan {
 /// Of `need` on its GPU.
 [[nodiscard]] std::uint64_t gpu_bytes(const MemoryNeed& need);
 
-/// Errors: OutOfMemory naming stage, device, the bytes needed and those that are there; those of place()
-/// and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`.
+/// Errors: OutOfMemory naming stage, device, the bytes needed and those that are there; those of
+/// place() and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`.
 [[nodiscard]] Result<GpuPlan> plan_gpus(const PipelineConfig& config,
                                         const GpuRequest& request,
                                         const SizeStages& size);

@@ -1,5 +1,5 @@
-// MemoryPlan: the memory that the processes of a run will need, computed from the tensors' sizes before
-// anything is loaded or started; and whether it is available.
+// MemoryPlan: the memory that the processes of a run will need, computed from the tensors' sizes
+// before anything is loaded or started; and whether it is available.
 //
 // Weights and KV cache are exact (the backend reserves this plan); buffers, channels
 // and the overhead of a process are an upper estimate. A KV cache fills up as the text grows,
@@ -54,9 +54,9 @@ struct MemoryNeed {
                                                   KvType gpu_kv = KvType::BF16,
                                                   const std::optional<SelfDraftPlan>& self = {});
 
-/// Errors: OutOfMemory with the need of each process, the memory available, and options that need less.
-/// If the available memory is unknown everything fits. Only the host's memory counts: a GPU's is known to the
-/// process that uses it, and make_cuda_backend() refuses there.
+/// Errors: OutOfMemory with the need of each process, the memory available, and options that need
+/// less. If the available memory is unknown everything fits. Only the host's memory counts: a GPU's
+/// is known to the process that uses it, and make_cuda_backend() refuses there.
 [[nodiscard]] Status check_memory(const std::vector<MemoryNeed>& needs,
                                   const std::optional<AvailableMemory>& room);
 

@@ -1,5 +1,5 @@
-// Which methods of configs/ can decode a model, and with which parts: trained ones that were found for it, or
-// stand-ins. For `inspect`.
+// Which methods of configs/ can decode a model, and with which parts: trained ones that were found
+// for it, or stand-ins. For `inspect`.
 //
 // Reads the parts' files; starts nothing. One thread.
 #pragma once

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::uint32_t kTensorSlots = 8;
 constexpr std::uint32_t kTapSlots = 2;  // the newest counts
-// Batches are all that travels from a segment to the next, and each has a tensor slot: more frames do
-// not wait there, and those of a long prefill take 11 KB each.
+// Batches are all that travels from a segment to the next, and each has a tensor slot: more frames
+// do not wait there, and those of a long prefill take 11 KB each.
 constexpr std::uint32_t kBatchRingSlots = 16;
 constexpr std::uint32_t kBatchUrgentSlots = 4;
 static_assert(kBatchRingSlots - kBatchUrgentSlots >= kTensorSlots);
@@ -139,7 +139,8 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     plan.progress.floor = supervision.hang_limit.count() == 0
                               ? Micros{0}
                               : Micros{supervision.hang_limit * hops + supervision.stop_grace};
-    // A job that hung may take as long as a start (inherited_jobs()) before it counts as hung again.
+    // A job that hung may take as long as a start (inherited_jobs()) before it counts as hung
+    // again.
     if (supervision.hang_limit.count() != 0) {
         plan.draft_quarantine = {
             .clear_after = Micros{2 * supervision.hang_limit},

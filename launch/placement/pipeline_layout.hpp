@@ -68,8 +68,8 @@ struct CommonAssignment {
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
 
-/// The table that a run prints: stages, processes, devices, layers, cores, memory. `pids` in the order of the
-/// processes, `needs` in the order of the stages.
+/// The table that a run prints: stages, processes, devices, layers, cores, memory. `pids` in the
+/// order of the processes, `needs` in the order of the stages.
 [[nodiscard]] std::string placement_table(const Placement& placement,
                                           const std::vector<pid_t>& pids,
                                           const std::vector<MemoryNeed>& needs);

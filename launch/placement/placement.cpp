@@ -252,8 +252,8 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
     return std::optional{std::move(process)};
 }
 
-/// A GPU reads its weights once for all rows of a batch; a CPU is busy with 64 rows already, and other
-/// requests wait for the rest of a longer batch.
+/// A GPU reads its weights once for all rows of a batch; a CPU is busy with 64 rows already, and
+/// other requests wait for the rest of a longer batch.
 void choose_rows(const ScheduleConfig& schedule, Placement& placement) {
     const auto rows_on = [&schedule](bool gpu) {
         if (schedule.prefill_given) return schedule.options.prefill_rows;

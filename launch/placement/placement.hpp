@@ -57,12 +57,12 @@ struct Placement {
 
 /// Makes `config` concrete for a model of `layers` layers on a machine where this process may
 /// use `usable_cores`. Of stages that share a process, cores and threads are those of the first
-/// one that names them. Cores that no stage names are assigned by core_shares.hpp: segments run one after the
-/// other unless several batches are in flight; so does a draft with a model if both
-/// wait for each other and no exit sends candidates; processes that compute at the same time get cores of
-/// their own, if there are enough. Batches of prefill have as many rows as [schedule] says; else
-/// kBatchRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A draft's passes
-/// follow the same rule by its own device.
+/// one that names them. Cores that no stage names are assigned by core_shares.hpp: segments run one
+/// after the other unless several batches are in flight; so does a draft with a model if both
+/// wait for each other and no exit sends candidates; processes that compute at the same time get
+/// cores of their own, if there are enough. Batches of prefill have as many rows as [schedule]
+/// says; else kBatchRowsMax where all segments are on GPUs, kVerifyRowsMax where they are not. A
+/// draft's passes follow the same rule by its own device.
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
 /// exist, when a process has more threads than cores, is told two different things or hosts too
 /// many stages.

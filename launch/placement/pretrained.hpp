@@ -1,8 +1,8 @@
 // Pretrained: finds the trained parts of a target (docs/trained-parts.md) that a configuration asks
 // for.
 //
-// Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint in
-// the files is the target's, so it need not be named. Searched, the first that has a part wins:
+// Parts are files with fixed names in one folder. A folder counts for a target if the fingerprint
+// in the files is the target's, so it need not be named. Searched, the first that has a part wins:
 //
 //     1. --parts DIR, alone; what is there must fit. --parts none: no search, stand-ins everywhere
 //     2. $PACELINE_PRETRAINED

@@ -1,7 +1,9 @@
-// StageAssignment: the payload of Assign: the actors of a stage process, their layers, models and settings.
+// StageAssignment: the payload of Assign: the actors of a stage process, their layers, models and
+// settings.
 //
 // A plain value with a bounded encoding, made by pipeline_layout.cpp and read by stage_actors.cpp.
-// Settings travel as the fields of their structs (launch/config/field.hpp), whose ranges hold here too.
+// Settings travel as the fields of their structs (launch/config/field.hpp), whose ranges hold here
+// too.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// StageSizes: the memory that the stages of any placement of one pipeline need. Models and parts are opened
-// once, so that a planner can try many placements.
+// StageSizes: the memory that the stages of any placement of one pipeline need. Models and parts
+// are opened once, so that a planner can try many placements.
 //
 // Refers to the target's file and to the configuration's [exit], which must outlive it. One thread;
 // opening reads files.
@@ -19,8 +19,9 @@
 
 namespace paceline {
 
-/// Whether the draft's keys and values can be sent to correct: they are sent as bytes, which is possible only
-/// if both store them as the same type. With one on a GPU and one on a CPU that requires --kv-dtype.
+/// Whether the draft's keys and values can be sent to correct: they are sent as bytes, which is
+/// possible only if both store them as the same type. With one on a GPU and one on a CPU that
+/// requires --kv-dtype.
 [[nodiscard]] bool drafts_share_kv(const Placement& placement, const ModelOptions& options);
 
 class StageSizes {

@@ -29,7 +29,8 @@ namespace paceline {
                                                     std::size_t length = 20);
 
 /// Plain decoding of all prompts as `request` says but for its text, one after the other, in this
-/// process on all its cores; the model is unloaded again. Errors: those of make_plain_generator() and Generator::run().
+/// process on all its cores; the model is unloaded again. Errors: those of make_plain_generator()
+/// and Generator::run().
 [[nodiscard]] Result<std::vector<Answer>> decode_plainly(
     const ModelFile& file,
     const ModelOptions& model,

@@ -1,8 +1,8 @@
 // Generator: the interface that turns a prompt into a stream of tokens.
 //
 // Plain decoding in this process (make_plain_generator) or a pipeline of processes
-// (make_pipeline_generator); `run` and the chat use both in the same way. It keeps the text and its KV
-// cache from one run to the next, so that a conversation continues where it stopped.
+// (make_pipeline_generator); `run` and the chat use both in the same way. It keeps the text and its
+// KV cache from one run to the next, so that a conversation continues where it stopped.
 // One thread; the cancel token may be raised from any, also from a signal handler.
 #pragma once
 
@@ -43,12 +43,12 @@ public:
     [[nodiscard]] virtual Position text_tokens() const = 0;  // prompts and answers so far
     [[nodiscard]] virtual Position context() const = 0;
     virtual void reset() = 0;  // forgets the text
-    /// Called during run() with the part of the prompt that is processed, 0 to 1, from its thread, until
-    /// the first token is there. For terminals; may be empty.
+    /// Called during run() with the part of the prompt that is processed, 0 to 1, from its thread,
+    /// until the first token is there. For terminals; may be empty.
     virtual void on_prefill(std::function<void(double part)> progress) = 0;
     [[nodiscard]] virtual GeneratorTraits traits() const = 0;
-    /// All runs so far as a trace file (runtime/observe/trace_file.hpp), also after a failed one; empty
-    /// where nothing is traced.
+    /// All runs so far as a trace file (runtime/observe/trace_file.hpp), also after a failed one;
+    /// empty where nothing is traced.
     [[nodiscard]] virtual std::string trace_text() const { return {}; }
     /// What the stages did during the last run; nothing where there are none.
     [[nodiscard]] virtual std::optional<PipelineStats> pipeline_stats() const { return {}; }
@@ -68,7 +68,8 @@ struct SessionObservers {
     Told told = {};
 };
 
-/// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file` must outlive the generator.
+/// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file`
+/// must outlive the generator.
 [[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
                                                                       const ModelOptions& options,
                                                                       Show bars);

@@ -4,12 +4,14 @@
 //             resume()                    pause(): after the current handler
 //   [parked] ----------> [loop running] ------------------------------------> [parked]
 //                              |
-//                              +-- it ends by itself: an error --> [over]: the next run of the loop,
+//                              +-- it ends by itself: an error --> [over]: the next run of the
+//                              loop,
 //                                                                  by its owner, ends with the same
 //
 // A thread of its own runs only the loop: a caller that uses the loop's objects
 // pauses it first. Stages that it starts die with this thread (spawn.hpp), so they must be shut
-// down before this object is destroyed. The thread blocks signals, because they must interrupt a terminal's read.
+// down before this object is destroyed. The thread blocks signals, because they must interrupt a
+// terminal's read.
 // Threads: all calls from one at a time. Borrows the loop.
 #pragma once
 

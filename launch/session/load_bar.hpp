@@ -1,8 +1,9 @@
 // LoadBar: how far the processes of a pipeline have loaded, on a terminal.
 //
-// The stages are not involved: the memory of their packed weights is read from /proc, the total is in the plan. A thread
-// of its own reads it several times a second, because the conductor's thread waits for the stages. Weights
-// on a GPU are not in /proc, so the bar stays short until the stages are ready.
+// The stages are not involved: the memory of their packed weights is read from /proc, the total is
+// in the plan. A thread of its own reads it several times a second, because the conductor's thread
+// waits for the stages. Weights on a GPU are not in /proc, so the bar stays short until the stages
+// are ready.
 #pragma once
 
 #include <condition_variable>

@@ -106,8 +106,8 @@ public:
         return ended;
     }
 
-    /// Does `call` while no other thread touches conductor, loop and supervisor: at once in a callback
-    /// of an order; by the thread that is in run(), if there is one; otherwise here.
+    /// Does `call` while no other thread touches conductor, loop and supervisor: at once in a
+    /// callback of an order; by the thread that is in run(), if there is one; otherwise here.
     template <class Call>
     auto exclusively(Call call) {
         if (runner_ == std::this_thread::get_id()) return call();

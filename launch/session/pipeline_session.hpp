@@ -10,8 +10,9 @@
 // every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
 // While no answer is open a thread of the session's own runs the pipeline's loop (idle_loop.hpp): a
 // stage that is lost meanwhile is replaced before the next request.
-// Threads: all but run(), the constructor and the destructor from any. Calls of another thread during
-// run() are executed by run()'s thread between two messages: cancel() returns when the Stops were sent.
+// Threads: all but run(), the constructor and the destructor from any. Calls of another thread
+// during run() are executed by run()'s thread between two messages: cancel() returns when the Stops
+// were sent.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +62,8 @@ public:
     PipelineSession& operator=(const PipelineSession&) = delete;
 
     /// Of order.request, gamma and acceptance are set here, as the configuration says; so is
-    /// context where it is 0. Before run(), between two or during it; its callbacks are called by the
-    /// thread that is in run().
+    /// context where it is 0. Before run(), between two or during it; its callbacks are called by
+    /// the thread that is in run().
     /// Errors: those of ConductorActor::submit().
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.

@@ -39,8 +39,8 @@ std::uint64_t weight_bytes(const std::vector<MemoryNeed>& needs) {
     return bytes;
 }
 
-/// A channel takes descriptors in both of its processes and in this one, which runs out of them first. A
-/// stage that has none left says so in its own error.
+/// A channel takes descriptors in both of its processes and in this one, which runs out of them
+/// first. A stage that has none left says so in its own error.
 Error with_remedy(Error error) {
     const auto says = [&error](int number) {
         return error.what.find(std::strerror(number)) != std::string::npos;

@@ -52,7 +52,8 @@ struct StartedPipeline {
     Wiring wiring;                       // the conductor's
 };
 
-/// `log` must outlive the supervisor; `bars`: of loading. Errors: PeerGone and what the stages say, by name.
+/// `log` must outlive the supervisor; `bars`: of loading. Errors: PeerGone and what the stages say,
+/// by name.
 [[nodiscard]] Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                                      const ModelFile& file,
                                                      const ModelOptions& options,
@@ -61,7 +62,8 @@ struct StartedPipeline {
                                                      bool trace,
                                                      Show bars);
 
-/// A line about stages that could not be pinned to their cores (Supervisor::pin_error); empty for 0.
+/// A line about stages that could not be pinned to their cores (Supervisor::pin_error); empty for
+/// 0.
 [[nodiscard]] std::string unpinned_text(int pin_error);
 
 }  // namespace paceline

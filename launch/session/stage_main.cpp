@@ -73,8 +73,8 @@ Result<std::unique_ptr<TensorDevice>> tensor_device(const StageAssignment& assig
     return std::unique_ptr<TensorDevice>{};
 }
 
-/// The time of one row through the target's layers of this process. Drafts are disposable: how long their
-/// first job takes is learnt when it runs.
+/// The time of one row through the target's layers of this process. Drafts are disposable: how long
+/// their first job takes is learnt when it runs.
 Micros warm_up_segments(const StageAssignment& assignment, const std::vector<HostedActor>& hosted) {
     Micros time{0};
     for (const HostedActor& one : hosted) {

@@ -11,8 +11,8 @@ namespace paceline {
 /// --measure-costs, and what is measured.
 void add_measure_options(Command& command, SimulateOptions& options);
 
-/// Measures and writes the table. Errors: BadArgument for a file that cannot be written; those of the
-/// models, and of measure_costs().
+/// Measures and writes the table. Errors: BadArgument for a file that cannot be written; those of
+/// the models, and of measure_costs().
 [[nodiscard]] Status measure_costs_file(const SimulateOptions& options,
                                         const Environment& environment);
 

@@ -1,20 +1,21 @@
-// OracleBackend: a model without weights whose text is a function, for projections of models that this
-// machine cannot run. Which of its candidates are right is drawn, with probabilities that are given.
+// OracleBackend: a model without weights whose text is a function, for projections of models that
+// this machine cannot run. Which of its candidates are right is drawn, with probabilities that are
+// given.
 //
 //   target        its next token is a hash of (token, position): the text of every run
 //   draft, exit   says the target's next token with probability `accuracy`, and how sure it is of
 //                 each token: a calibrated distribution over the first four ranks, equal for equal
 //                 (token, position)
-//   self-draft    a target's row that leaves out sub-layers or ends before its last layer: says what a
-//                 draft says
+//   self-draft    a target's row that leaves out sub-layers or ends before its last layer: says
+//                 what a draft says
 //
-// With a `reliability` a draft is not calibrated: its probability is high where its first choice is right
-// and low where it is wrong, and the other way round in 1 - reliability of the cases. With
+// With a `reliability` a draft is not calibrated: its probability is high where its first choice is
+// right and low where it is wrong, and the other way round in 1 - reliability of the cases. With
 // `accuracy` it sets where chains end by a stop rule, so M and alpha of a paper can be reproduced.
 //
-// A hidden state holds the row's token and position, and whether it was drafted: what an exit after any
-// layer, and the head after the last one, need. Nothing is computed; time comes from a cost table. Errors
-// of a draft and of an exit are independent of each other, which real ones are not.
+// A hidden state holds the row's token and position, and whether it was drafted: what an exit after
+// any layer, and the head after the last one, need. Nothing is computed; time comes from a cost
+// table. Errors of a draft and of an exit are independent of each other, which real ones are not.
 // One thread.
 #pragma once
 
@@ -38,8 +39,8 @@ struct OracleAccuracy {
 };
 
 /// Of a wrong first choice, the parts in which the target's token is the second, third and fourth:
-/// together one half (less where the first is hardly ever right: no rank is likelier than the one before
-/// it). What is left: it is further down.
+/// together one half (less where the first is hardly ever right: no rank is likelier than the one
+/// before it). What is left: it is further down.
 inline constexpr std::array<double, 3> kOracleRanks{0.30, 0.12, 0.08};
 
 /// The probability of a first choice that is probably right, and of one that is probably wrong.

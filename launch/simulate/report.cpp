@@ -43,8 +43,7 @@ bool SimulateReport::all_equal() const {
 std::string SimulateReport::last_text() const {
     const SimulatedCase& made = cases_.back();
     std::string text =
-        visible(made.method + ", settings " + sweep_text(made.settings), kLineShownBytesMax) +
-        "\n";
+        visible(made.method + ", settings " + sweep_text(made.settings), kLineShownBytesMax) + "\n";
     for (std::size_t i = 0; i < made.run.answers.size(); ++i) {
         const Answer& answer = made.run.answers[i];
         char line[256];

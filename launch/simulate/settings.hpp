@@ -2,7 +2,8 @@
 //
 //     SECTION.KEY=VALUE   a key of the file's table [SECTION], as TOML; words need no quotes
 //     exit-layer=N        the first segment ends after layer N, the others share the rest
-//     draft-cost=X        a draft's pass over one row takes X of the target's, whatever was measured
+//     draft-cost=X        a draft's pass over one row takes X of the target's, whatever was
+//                         measured
 //
 // Pure.
 #pragma once
@@ -26,8 +27,8 @@ struct Setting {
 inline constexpr const char* kExitLayer = "exit-layer";
 inline constexpr const char* kDraftCost = "draft-cost";
 
-/// "KEY=VALUE" of `option`, --set or --sweep. Errors: BadArgument naming option and word, also for a
-/// key that is neither SECTION.KEY nor one of the two above.
+/// "KEY=VALUE" of `option`, --set or --sweep. Errors: BadArgument naming option and word, also for
+/// a key that is neither SECTION.KEY nor one of the two above.
 [[nodiscard]] Result<Setting> parse_setting(const std::string& word, const std::string& option);
 
 /// "KEY=V1,V2,..." of --sweep as one setting per value; commas within brackets do not divide.

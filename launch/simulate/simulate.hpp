@@ -1,5 +1,5 @@
-// `paceline simulate`: the speed of a pipeline on devices that are not available, with the text of the real
-// model and measured costs; also measures these costs.
+// `paceline simulate`: the speed of a pipeline on devices that are not available, with the text of
+// the real model and measured costs; also measures these costs.
 #pragma once
 
 #include <optional>

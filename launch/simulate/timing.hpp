@@ -30,8 +30,8 @@ struct StageCosts {
     std::string name;
     ModelCosts
         target{};  // of jobs "prefill", "verify", "optimise" and "exit"; empty names: it has none
-    // Of jobs "draft", and of "optimise" where there is no target; empty names: the target drafts with
-    // its own layers.
+    // Of jobs "draft", and of "optimise" where there is no target; empty names: the target drafts
+    // with its own layers.
     ModelCosts draft{};
 };
 

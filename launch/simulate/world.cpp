@@ -241,8 +241,9 @@ void add_stats(SimulatedRun& run,
         const double busy = stats.seconds > 0
                                 ? static_cast<double>(process->busy().count()) / 1e9 / stats.seconds
                                 : 0.0;
-        stats.processes.push_back(
-            {.name = process->spec().process.name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
+        stats.processes.push_back({.name = process->spec().process.name,
+                                   .busy = busy,
+                                   .waiting = std::max(0.0, 1.0 - busy)});
     }
 }
 

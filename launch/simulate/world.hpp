@@ -1,10 +1,11 @@
 // SimulatedPipeline: a placed pipeline in the simulated world (runtime/simulation/sim_world.hpp):
-// the same actors on the real model's weights, so that text, acceptance and exit hits are real (or, for
-// a model that does not fit here, on an oracle with given ones), and a virtual clock fed by a cost table, so that devices that are not there can be compared.
+// the same actors on the real model's weights, so that text, acceptance and exit hits are real (or,
+// for a model that does not fit here, on an oracle with given ones), and a virtual clock fed by a
+// cost table, so that devices that are not there can be compared.
 //
 // One process of the configuration is one device. Jobs are computed on this machine's cores, one
-// after the other; the time that this takes does not influence the result. There are no faults in this
-// world.
+// after the other; the time that this takes does not influence the result. There are no faults in
+// this world.
 // Owns weights, actors and world. One thread.
 #pragma once
 

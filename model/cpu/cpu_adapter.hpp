@@ -1,9 +1,9 @@
 // CpuAdapter: an exit's adapter (adapter_spec.hpp) on the kernels of a CPU backend.
 //
-// It is a segment of one attention sub-layer, with its own Forward, weights, and store of keys and values
-// under the same slots as the segment's. Commits, scratch slots and copies of a slot's keys
-// (Backend::read_kv) do not include it. Memory that no row has written holds zeros: such a key has the
-// score 0.
+// It is a segment of one attention sub-layer, with its own Forward, weights, and store of keys and
+// values under the same slots as the segment's. Commits, scratch slots and copies of a slot's keys
+// (Backend::read_kv) do not include it. Memory that no row has written holds zeros: such a key has
+// the score 0.
 //
 // Borrows the kernels and the team. Threads: as the backend that has it.
 #pragma once

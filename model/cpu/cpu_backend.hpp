@@ -3,7 +3,8 @@
 // A call runs on a ThreadTeam: all threads walk the sub-layers together, each computing its own
 // slice of every matrix product, with barriers where one step needs all of the step before.
 //
-//   attention   norm+pack | q k v | rope, store KV | scores, values | merge+pack | out (+= residual)
+//   attention   norm+pack | q k v | rope, store KV | scores, values | merge+pack | out (+=
+//               residual)
 //   MLP         norm+pack | gate up | silu+pack | down (+= residual)
 //
 // Which thread computes what never changes a bit; nor do the other rows (kernel_table.hpp).

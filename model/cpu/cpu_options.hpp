@@ -7,15 +7,18 @@
 //     F16                         f16*    f32    bf16    int8    q4      (f16 is bf16 on a GPU)
 //     BF16                        bf16    f32    bf16    int8    q4
 //     Q8_0                        int8*   f32    bf16    int8*   q4
-//     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*    (* the file's numbers, exactly)
+//     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*    (* the file's numbers,
+//         exactly)
 //     Q2_K, Q3_K, Q4_K, IQ4_XS    own*    f32    bf16    int8    own*   (own: q2_k, ..., mxfp4)
-//     IQ4_NL, MXFP4               own*    f32    bf16    int8*   own*   (MXFP4 as int8: within float16's
+//     IQ4_NL, MXFP4               own*    f32    bf16    int8*   own*   (MXFP4 as int8: within
+//         float16's
 //     Q5_0                        own*    f32    bf16    int8*   q4      powers of two)
 //     Q5_1, Q5_K, Q6_K            own*    f32    bf16    int8    q4
 //
-// Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes int8: 4 bits
-// there cost more quality than they save time. A head's transform is bf16, or f32 if the head is; a short
-// list has the type of the head. An adapter's matrices are f32 if the head is, bf16 if it is bf16 or f16, else int8.
+// Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes
+// int8: 4 bits there cost more quality than they save time. A head's transform is bf16, or f32 if
+// the head is; a short list has the type of the head. An adapter's matrices are f32 if the head is,
+// bf16 if it is bf16 or f16, else int8.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +51,8 @@ enum class MatrixUse : std::uint8_t { Layer, Vocabulary };
 
 /// Whether all matrices of layers and head are F32 with `dtype`.
 [[nodiscard]] bool all_floats(const ModelFile& file, Dtype dtype);
-/// The type on a GPU of a matrix that a CPU packs to `type`: F16 is BF16 there, and so is F32 unless `floats`,
-/// which is all_floats() of its file.
+/// The type on a GPU of a matrix that a CPU packs to `type`: F16 is BF16 there, and so is F32
+/// unless `floats`, which is all_floats() of its file.
 [[nodiscard]] constexpr PackedType gpu_type(PackedType type, bool floats) {
     const bool rounded = type == PackedType::F16 || (type == PackedType::F32 && !floats);
     return rounded ? PackedType::BF16 : type;

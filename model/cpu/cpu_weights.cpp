@@ -201,8 +201,8 @@ Status CpuWeights::check_numbers(const ModelFile& file) const {
     return Error{Errc::BadFile, file.path() + ": " + wrong_ + "; a new copy of the file is needed"};
 }
 
-/// Packs a tensor without bytes, or the rows of it in `list`, from made-up numbers. The matrix has its place in the
-/// arena.
+/// Packs a tensor without bytes, or the rows of it in `list`, from made-up numbers. The matrix has
+/// its place in the arena.
 void CpuWeights::make_up(const TensorView& tensor,
                          std::span<const TokenId> list,
                          PackedMatrix& matrix,

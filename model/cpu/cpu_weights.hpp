@@ -46,8 +46,8 @@ public:
     /// Plans, reserves and packs with all threads of `team`. Pages of the file are released as
     /// they are consumed, so that the peak is the packed size plus one stretch of a
     /// tensor (stretches.hpp).
-    /// Errors: OutOfMemory; BadFile when a weight, a scale of a block or a norm is not finite, or when
-    /// the weights are synthetic and `options` have no seed.
+    /// Errors: OutOfMemory; BadFile when a weight, a scale of a block or a norm is not finite, or
+    /// when the weights are synthetic and `options` have no seed.
     static Result<CpuWeights> load(const ModelFile& file,
                                    const CpuOptions& options,
                                    ThreadTeam& team);

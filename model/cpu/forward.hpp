@@ -1,11 +1,12 @@
 // Forward: runs the sub-layers of one call on all threads.
 //
 // run() is called by every thread of the team with its number; all threads execute the same steps
-// and synchronise at barriers. Memory that a thread writes between two barriers is not used by others.
+// and synchronise at barriers. Memory that a thread writes between two barriers is not used by
+// others.
 //
-// Rows may become stale during a call (CancelToken::rows()): at the start of a sub-layer thread 0 checks
-// them, and makes a second plan without the stale rows; after the barrier at the end of the sub-layer all
-// threads switch to it.
+// Rows may become stale during a call (CancelToken::rows()): at the start of a sub-layer thread 0
+// checks them, and makes a second plan without the stale rows; after the barrier at the end of the
+// sub-layer all threads switch to it.
 //
 // Borrows weights, KV store, kernels and team; owns the buffers between the steps, sized once.
 #pragma once

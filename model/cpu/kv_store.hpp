@@ -4,8 +4,8 @@
 //
 // Pages come first, so that a short text touches little memory.
 //
-// Owns the memory, which is reserved at once and becomes resident when it is written. The caller assigns
-// slots; a slot is written by one thread at a time.
+// Owns the memory, which is reserved at once and becomes resident when it is written. The caller
+// assigns slots; a slot is written by one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,16 @@ public:
                                 KvLayers layers,
                                 std::int32_t slots);
 
-    /// The page `page` of KV head `head` of the segment's layer `layer` (counted from 0 here), which has
-    /// keys and values.
+    /// The page `page` of KV head `head` of the segment's layer `layer` (counted from 0 here),
+    /// which has keys and values.
     [[nodiscard]] KvPageView page(int layer, std::int32_t page, int head) const {
         return page_at(layers_.place(layer), page, head);
     }
     /// Copies the keys and values that `row` sees in block `block` (positions 32 block ..) into
     /// `to`, each into the offset of its position.
     void gather(int layer, int head, const Row& row, std::int32_t block, KvPageView to) const;
-    /// A slot's keys and values, all heads of the layers that have some:  layer -> head -> key, value [head_dim].
+    /// A slot's keys and values, all heads of the layers that have some:  layer -> head -> key,
+    ///     value [head_dim].
     void read(KvSlot slot, std::span<std::byte> bytes) const;
     void write(KvSlot slot, std::span<const std::byte> bytes);
     [[nodiscard]] std::size_t slot_bytes() const {

@@ -1,7 +1,9 @@
-// SyntheticTile: packs rows that no file has (model/weights/synthetic/synthetic_rows.hpp), tile by tile.
+// SyntheticTile: packs rows that no file has (model/weights/synthetic/synthetic_rows.hpp), tile by
+// tile.
 //
 // The numbers are made in the stored type that the packed one keeps exactly, so that they are those
-// of any other backend with the same dtype (float16, which a GPU rounds, aside). Borrows the matrix and the list. One thread each.
+// of any other backend with the same dtype (float16, which a GPU rounds, aside). Borrows the matrix
+// and the list. One thread each.
 #pragma once
 
 #include <cstddef>

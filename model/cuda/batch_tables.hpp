@@ -1,11 +1,13 @@
-// BatchTables: what the kernels of a batch read about its rows, in one piece that is copied at once.
+// BatchTables: what the kernels of a batch read about its rows, in one piece that is copied at
+// once.
 //
 //     rows | tokens | slots | row_index | positions | attention plan
 //
-// For batches of up to cuda::kBatchRows rows each part stands at a fixed place: a recorded graph finds
-// it. Larger ones are never recorded, and lay the parts one after the other for the rows that they
-// have. The first word is the number of rows, and the switch that ends a batch: products and kernels
-// on rows that find 0 do nothing (attention takes its rows from the plan, but looks there first).
+// For batches of up to cuda::kBatchRows rows each part stands at a fixed place: a recorded graph
+// finds it. Larger ones are never recorded, and lay the parts one after the other for the rows that
+// they have. The first word is the number of rows, and the switch that ends a batch: products and
+// kernels on rows that find 0 do nothing (attention takes its rows from the plan, but looks there
+// first).
 //
 // Owns a pinned buffer and its copy on the device. Used by one thread.
 #pragma once

@@ -1,8 +1,8 @@
 // CudaBackend: one segment of a target on an NVIDIA GPU (model/backend.hpp).
 //
-// Hidden states are float32, as between any two segments, and lie where the caller says: on the host,
-// on the device, or on another that this one reaches. All device memory is accounted before any is
-// taken. A device error throws cuda::DeviceError: the context is lost, the process
+// Hidden states are float32, as between any two segments, and lie where the caller says: on the
+// host, on the device, or on another that this one reaches. All device memory is accounted before
+// any is taken. A device error throws cuda::DeviceError: the context is lost, the process
 // should end and be started anew.
 //
 // Owns weights, cache, workspace, streams. All calls come from one thread.

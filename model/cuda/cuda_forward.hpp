@@ -1,13 +1,15 @@
 // CudaForward: one call's rows through their sub-layers, and hidden states through a head.
 //
-//   attention   qkv (norm as a factor) | rotate, keys and values | attention | merge | out += hidden
+//   attention   qkv (norm as a factor) | rotate, keys and values | attention | merge | out +=
+//               hidden
 //   MLP         gate up, joined | down += hidden
 //
 // A product that ends a sub-layer also makes its rows ready for the next one, so a layer is six
-// launches, one more where a row sees more than one split, two more in batches whose norms have kernels
-// of their own, and up to three more where a file stores q, k and v, or gate and up, in different types.
-// Sub-layers with the same active rows form a *stretch*: its tables are sent once, and a stretch of the
-// whole segment is recorded as a graph for its size (GraphKey) and replayed from then on.
+// launches, one more where a row sees more than one split, two more in batches whose norms have
+// kernels of their own, and up to three more where a file stores q, k and v, or gate and up, in
+// different types. Sub-layers with the same active rows form a *stretch*: its tables are sent once,
+// and a stretch of the whole segment is recorded as a graph for its size (GraphKey) and replayed
+// from then on.
 //
 //   run():  rows ──> stretches ──> tables to the device ──> graph or launches ──> wait
 //                                                              a cancelled call: rows = 0
@@ -17,7 +19,8 @@
 //
 // A call of run() is one batch: up to rows_max rows, so that a prefill reads the weights as seldom
 // as can be, but no more than batch_rows() lets in, so that the memory of attention stays bounded.
-// Batches of more than 64 rows are not recorded: a graph would save little compared with their products.
+// Batches of more than 64 rows are not recorded: a graph would save little compared with their
+// products.
 //
 // Hidden states come from the host or from the device, and go where the caller wants them: the
 // recordings work in the workspace alone, so they are copied into it and out of it.
@@ -96,8 +99,8 @@ struct CudaDraws {
     [[nodiscard]] std::vector<int> asked() const;
 };
 
-/// Number of batches whose hidden states callers can keep on the device: a segment's run, the rows that its
-/// exit evaluates, and the output of its adapter. More memory is allocated on demand.
+/// Number of batches whose hidden states callers can keep on the device: a segment's run, the rows
+/// that its exit evaluates, and the output of its adapter. More memory is allocated on demand.
 inline constexpr int kKeptBatches = 3;
 
 /// Whether a row runs a sub-layer: within its [first, last) and not skipped.
@@ -105,7 +108,8 @@ inline constexpr int kKeptBatches = 3;
 
 class CudaForward {
 public:
-    /// Bytes that make() takes of the device, and of pinned memory. `splits_gates`: CudaWeights::splits_gates().
+    /// Bytes that make() takes of the device, and of pinned memory. `splits_gates`:
+    /// CudaWeights::splits_gates().
     static std::uint64_t workspace_bytes(const ModelConfig& config,
                                          const CudaOptions& options,
                                          bool splits_gates);
@@ -125,7 +129,8 @@ public:
     enum class Made : std::uint8_t { All, NoDeviceMemory, NoPinnedMemory };
     [[nodiscard]] Made make(const CudaOptions& options);
 
-    /// How many of `rows`, from the first on, go in one batch; at least 64 if rows_max and `rows` are.
+    /// How many of `rows`, from the first on, go in one batch; at least 64 if rows_max and `rows`
+    /// are.
     [[nodiscard]] std::size_t batch_rows(std::span<const Row> rows) const;
     /// The most rows of a call of head(), draw() or draw_candidates(): logits are large.
     [[nodiscard]] int head_rows() const { return std::min(limits_.rows, cuda::kBatchRows); }
@@ -147,7 +152,8 @@ public:
     void head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits);
     /// CudaBackend::batch_seconds().
     double batch_seconds(std::span<const Row> rows, int times);
-    /// What is drawn from hidden states that are given: at most head_rows() of them, each with a job.
+    /// What is drawn from hidden states that are given: at most head_rows() of them, each with a
+    /// job.
     void draw(ConstHiddenRows hidden, const CudaDraws& draws);
     /// Bytes of one slot's keys and values, and the bytes themselves (cuda_pages.cpp).
     [[nodiscard]] std::size_t kv_bytes() const;

@@ -1,8 +1,8 @@
 // CudaOptions: what a backend on a GPU is made of.
 //
 // The dtype rules are those of model/cpu/cpu_options.hpp: the same --dtype means the same weights
-// on both. But float16 becomes bf16, and so does float32 in a file whose other matrices are something
-// else (gpu_type()).
+// on both. But float16 becomes bf16, and so does float32 in a file whose other matrices are
+// something else (gpu_type()).
 #pragma once
 
 #include <cstdint>

@@ -53,9 +53,9 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
 }
 
 std::uint64_t recording_bytes(const CudaOptions& options) {
-    // For 8, 16, 32 and 64 rows, after one split of attention and after several. Batches of up to 8 rows
-    // have a recording for each of attention's tile counts: 1, 2 and 4. Larger batches have one tile
-    // count a size (tested).
+    // For 8, 16, 32 and 64 rows, after one split of attention and after several. Batches of up to 8
+    // rows have a recording for each of attention's tile counts: 1, 2 and 4. Larger batches have
+    // one tile count a size (tested).
     constexpr std::uint64_t kRecordings = 2 * 6;
     constexpr std::uint64_t kLaunchesALayer = 12;  // at most (cuda_forward.hpp)
     constexpr std::uint64_t kLaunchBytes = 8192;

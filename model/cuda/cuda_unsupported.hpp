@@ -1,4 +1,5 @@
-// Checks of the options of a CUDA backend, and the messages for options, models and devices that it refuses.
+// Checks of the options of a CUDA backend, and the messages for options, models and devices that it
+// refuses.
 #pragma once
 
 #include "ipc/base/result.hpp"
@@ -12,8 +13,8 @@ namespace paceline {
 /// Errors: BadArgument (layers, slots, rows, heads), Unsupported (shapes that no kernel has).
 [[nodiscard]] Status check_options(const ModelConfig& config, const CudaOptions& options);
 
-/// Device memory of a segment beside `use`: recorded graphs, one for each size of a batch. An estimate,
-/// because the driver does not report the memory of a graph.
+/// Device memory of a segment beside `use`: recorded graphs, one for each size of a batch. An
+/// estimate, because the driver does not report the memory of a graph.
 [[nodiscard]] std::uint64_t recording_bytes(const CudaOptions& options);
 /// All of it.
 [[nodiscard]] std::uint64_t device_bytes(const CudaOptions& options, const MemoryUse& use);

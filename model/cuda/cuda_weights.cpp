@@ -103,8 +103,8 @@ void CudaWeights::add_vector(const ModelFile& file, const TensorView& tensor, co
 }
 
 /// Rows are floats in front of every product or of none: their buffers are shared, and zeros after
-/// a row stay zeros only if it is never written wider. So floats_ is about the whole file, whatever part of it this
-/// segment has.
+/// a row stay zeros only if it is never written wider. So floats_ is about the whole file, whatever
+/// part of it this segment has.
 WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse use) const {
     return gpu_type(packed_type(tensor, dtype, use), floats_);
 }

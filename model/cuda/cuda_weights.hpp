@@ -1,8 +1,8 @@
 // CudaWeights: the weights of one segment in device memory.
 //
 // plan() decides types and places without touching a device, so that memory is accounted before it
-// is allocated; load() copies each matrix through two pinned buffers: the host's threads fill one while the
-// other is being copied. Matrices that a kernel can read as stored are not packed.
+// is allocated; load() copies each matrix through two pinned buffers: the host's threads fill one
+// while the other is being copied. Matrices that a kernel can read as stored are not packed.
 //
 // Owns the device memory. Immutable after load().
 #pragma once
@@ -23,8 +23,8 @@ namespace paceline {
 
 /// What one attention sub-layer needs.
 struct CudaAttention {
-    // q, k and v as one product. Where their types differ, neighbours of equal type share a product; columns of the
-    // results follow one another in this order.
+    // q, k and v as one product. Where their types differ, neighbours of equal type share a
+    // product; columns of the results follow one another in this order.
     std::vector<cuda::DeviceMatrix> qkv;
     cuda::DeviceMatrix out;
     const float* norm = nullptr;  // [dim]
@@ -38,8 +38,8 @@ struct CudaAttention {
 
 struct CudaLayer {
     CudaAttention attention;
-    // Gate and up side by side, one product. Where their types differ, gate_up is gate alone (not paired) and `up`
-    // has values.
+    // Gate and up side by side, one product. Where their types differ, gate_up is gate alone (not
+    // paired) and `up` has values.
     cuda::DeviceMatrix gate_up, down;
     cuda::DeviceMatrix up;
     const float* ffn_norm = nullptr;
@@ -65,8 +65,8 @@ public:
     static std::unique_ptr<CudaWeights> plan(const ModelFile& file, const CudaOptions& options);
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-    /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm, a bias, a weight or a
-    /// scale of a block is not finite. Throws DeviceError.
+    /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm, a bias, a weight or
+    /// a scale of a block is not finite. Throws DeviceError.
     Status load(const ModelFile& file, const CudaOptions& options, cuda::Stream& stream);
 
     [[nodiscard]] const CudaLayer& layer(int index) const {

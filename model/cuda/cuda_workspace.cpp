@@ -8,8 +8,8 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kArrayAlignment = 256;
-/// Keys that all rows of the largest batch may see: a prompt of usual length. Batches after more keys
-/// have fewer rows (512 become 256 after 4,096), which costs less than the memory would.
+/// Keys that all rows of the largest batch may see: a prompt of usual length. Batches after more
+/// keys have fewer rows (512 become 256 after 4,096), which costs less than the memory would.
 constexpr int kWholeBatchContext = 2048;
 
 std::uint64_t size_of(int value) {

@@ -1,8 +1,8 @@
 // RotationTable: cosines and sines of every position that a row can have, on the device.
 //
 // Computed once from RopeTable, so rotations have the same bits as on the CPU. A batch only has the
-// positions of its rows: computing the angles per batch would take some microseconds a row before the first
-// kernel starts.
+// positions of its rows: computing the angles per batch would take some microseconds a row before
+// the first kernel starts.
 //
 // Owns device memory; immutable once made.
 #pragma once

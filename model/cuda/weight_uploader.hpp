@@ -2,10 +2,11 @@
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
-// one tensor's rows (a short list). bf16 rows of a bf16 file are copied unchanged; blocks of a file keep their codes
-// and scales, in another order.
+// one tensor's rows (a short list). bf16 rows of a bf16 file are copied unchanged; blocks of a file
+// keep their codes and scales, in another order.
 //
-// Borrows the tensors. Several threads may fill different pieces after use_synthetic_rows(), if that is called.
+// Borrows the tensors. Several threads may fill different pieces after use_synthetic_rows(), if
+// that is called.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,8 @@ public:
                                  const TensorView& gate,
                                  const TensorView& up);
 
-    /// fill() generates the rows of these tensors, which have no bytes, from `seed` (model/weights/synthetic). For
-    /// block types, which cuda::launch_random() does not generate.
+    /// fill() generates the rows of these tensors, which have no bytes, from `seed`
+    /// (model/weights/synthetic). For block types, which cuda::launch_random() does not generate.
     void use_synthetic_rows(std::uint64_t seed) { seed_ = seed; }
 
     /// The matrix without its address. A row-major paired one has its second half after the first.
@@ -45,8 +46,8 @@ public:
     /// Where the matrix lies once its pieces stand at `base`.
     [[nodiscard]] cuda::DeviceMatrix at(const std::byte* base) const;
 
-    /// Writes pieces [first, last) to `out`. Returns a sentence about a row with a number that is not
-    /// finite, also as the scale or minimum of a block; empty: there is none.
+    /// Writes pieces [first, last) to `out`. Returns a sentence about a row with a number that is
+    /// not finite, also as the scale or minimum of a block; empty: there is none.
     [[nodiscard]] std::string fill(int first, int last, std::byte* out) const;
     [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
 

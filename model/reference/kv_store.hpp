@@ -1,8 +1,8 @@
 // KvStore: keys and values by layer and slot, rounded to the cache's type.
 //
 // Held as float32 whatever the type: a value that went through the type's rounding is a float32
-// as well. Owns layers * slots * 2 * width floats, NaN until written, so that reading a key that no row
-// has written gives NaN. Not thread-safe.
+// as well. Owns layers * slots * 2 * width floats, NaN until written, so that reading a key that no
+// row has written gives NaN. Not thread-safe.
 #pragma once
 
 #include <cstddef>

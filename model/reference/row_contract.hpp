@@ -1,5 +1,5 @@
-// Checks the preconditions of rows.hpp and backend.hpp for the rows of one call; a violation is a bug of
-// the caller and aborts. Pure.
+// Checks the preconditions of rows.hpp and backend.hpp for the rows of one call; a violation is a
+// bug of the caller and aborts. Pure.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,8 @@
 // A candidate predicts the token that sample() will draw from the target's logits at a position.
 // sample() takes the token with the highest score: its logit, filtered and scaled by the sampling
 // parameters, plus noise that depends on seed and position alone. Drafts therefore score their own
-// logits with the same parameters and the same noise. The first candidate is the token that sample()
-// draws from the draft's logits; the others follow by score.
+// logits with the same parameters and the same noise. The first candidate is the token that
+// sample() draws from the draft's logits; the others follow by score.
 // Pure; not thread-safe, because of the scratch memory.
 #pragma once
 
@@ -28,9 +28,9 @@ struct Candidate {
 inline constexpr float kRivalMargin = 5.0f;
 
 /// The tokens with the highest scores at `position`, at most `count` (>= 1); of equal scores the
-/// lowest id first, so that the first candidate is what sample() returns. Greedy: without noise, and
-/// log_prob is that of temperature 1. Tokens that the filters remove, or whose logit is -inf or NaN,
-/// are never candidates. Parameters as those of sample().
+/// lowest id first, so that the first candidate is what sample() returns. Greedy: without noise,
+/// and log_prob is that of temperature 1. Tokens that the filters remove, or whose logit is -inf or
+/// NaN, are never candidates. Parameters as those of sample().
 [[nodiscard]] std::vector<Candidate> candidates(std::span<float> logits,
                                                 Position position,
                                                 const SeenTokens& seen,
@@ -38,9 +38,9 @@ inline constexpr float kRivalMargin = 5.0f;
                                                 int count,
                                                 SamplerScratch& scratch);
 
-/// The same for a head that knows only `tokens` (ascending): `logits` are theirs, in that order, and
-/// all others of the vocabulary cannot be drawn. `row` is [vocab], memory for parameters that need
-/// the whole row; greedy without penalties and bias reads the list alone.
+/// The same for a head that knows only `tokens` (ascending): `logits` are theirs, in that order,
+/// and all others of the vocabulary cannot be drawn. `row` is [vocab], memory for parameters that
+/// need the whole row; greedy without penalties and bias reads the list alone.
 [[nodiscard]] std::vector<Candidate> listed_candidates(std::span<float> logits,
                                                        std::span<const TokenId> tokens,
                                                        std::span<float> row,
@@ -64,8 +64,9 @@ struct TokenProbability {
     float p = 0.0f;
 };
 
-/// The `count` (>= 1) tokens of the largest probabilities(), at most, largest first, ties to the lowest
-/// id; none of probability 0. Their sum is not 1 where there are more. Parameters not greedy.
+/// The `count` (>= 1) tokens of the largest probabilities(), at most, largest first, ties to the
+/// lowest id; none of probability 0. Their sum is not 1 where there are more. Parameters not
+/// greedy.
 [[nodiscard]] std::vector<TokenProbability> most_probable(std::span<float> logits,
                                                           const SeenTokens& seen,
                                                           const SamplingParams& params,

@@ -1,4 +1,5 @@
-// Probe: the probability that an exit's token will be accepted, by logistic regression on the hidden state.
+// Probe: the probability that an exit's token will be accepted, by logistic regression on the
+// hidden state.
 //
 //     score = sigmoid(v . (h / rms(h)) + b),    rms(h) = sqrt(mean(h^2) + epsilon)
 //

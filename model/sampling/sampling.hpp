@@ -3,8 +3,8 @@
 //
 // The target's token is y = argmax over tokens of (log p + Gumbel(seed, position, token)), where
 // p results from the chain below, and the noise comes from a counter-based
-// generator: the draw of a position does not depend on earlier draws, on the process, or on whether a
-// candidate was proposed. Greedy is the case without noise.
+// generator: the draw of a position does not depend on earlier draws, on the process, or on whether
+// a candidate was proposed. Greedy is the case without noise.
 //
 //     raw logits
 //       -> logit bias, repetition penalty, frequency and presence penalty     (penalties.hpp)

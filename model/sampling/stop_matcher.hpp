@@ -1,13 +1,13 @@
 // StopMatcher: finds the stop string that ends an answer, in the stream of its text.
 //
 // An answer is read byte by byte; a stop string ends it where its last byte appears, and
-// is not part of it. So the result does not depend on how the text is divided into tokens. Of several
-// that end at the same byte the longest is removed; if one is a prefix of another, the shorter one always
-// matches first.
+// is not part of it. So the result does not depend on how the text is divided into tokens. Of
+// several that end at the same byte the longest is removed; if one is a prefix of another, the
+// shorter one always matches first.
 //
 // Text that may be the beginning of a stop string is held back until it cannot be one.
-// Given whole characters, the matcher releases whole characters. Ends by tokens (end token, limits) are
-// in actors/decoding/finish_rule.hpp.
+// Given whole characters, the matcher releases whole characters. Ends by tokens (end token, limits)
+// are in actors/decoding/finish_rule.hpp.
 //
 // Owns its patterns and the held text. One per answer; not thread-safe.
 #pragma once

@@ -209,7 +209,8 @@ Value Interpreter::look_up(const std::string& name) {
     return Value::undefined(&name);
 }
 
-/// The arguments of a macro by their names. Those that it has no name for are `varargs` and `kwargs`, if it uses them.
+/// The arguments of a macro by their names. Those that it has no name for are `varargs` and
+/// `kwargs`, if it uses them.
 void Interpreter::set_parameters(const Statement& statement, const Arguments& given) {
     const std::size_t named = statement.parameters.size();
     std::vector<std::pair<std::string_view, Value>> rest = given.keywords;

@@ -11,7 +11,8 @@
 
 namespace paceline::jinja {
 
-/// Errors: BadArgument for what is no JSON, deeper than 100 levels, or a whole number beyond 64 bits.
+/// Errors: BadArgument for what is no JSON, deeper than 100 levels, or a whole number beyond 64
+/// bits.
 [[nodiscard]] Result<Value> json_value(Heap& heap, std::string_view json);
 
 /// `message` with its role as words of the template where it is one of the usual ones: templates

@@ -1,7 +1,7 @@
 // Which filters, tests and functions there are; methods are in python_attributes.hpp.
 //
-// A template that uses another name is refused when it is parsed, before a conversation begins; the error has
-// the name.
+// A template that uses another name is refused when it is parsed, before a conversation begins; the
+// error has the name.
 // Pure functions.
 #pragma once
 

@@ -26,7 +26,8 @@ bool equal_dicts(Run& run, const Dict& a, const Dict& b) {
 
 bool equal_lists(Run& run, const List& a, const List& b) {
     if (a.items.size() != b.items.size()) return false;
-    // As Python: keys() and items() are sets, values() and iterators are equal to nothing but themselves.
+    // As Python: keys() and items() are sets, values() and iterators are equal to nothing but
+    // themselves.
     if (is_set(a) && is_set(b)) {
         return std::all_of(a.items.begin(), a.items.end(), [&](const Value& item) {
             return !run.failed() && has_item(run, b, item);

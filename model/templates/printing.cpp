@@ -21,7 +21,8 @@ std::string escaped(char32_t code) {
     return fmt::format("\\U{:08x}", number);
 }
 
-/// repr(). A namespace that contains itself is "{...}" the second time, as in Python; nothing else can.
+/// repr(). A namespace that contains itself is "{...}" the second time, as in Python; nothing else
+/// can.
 class ReprWriter {
 public:
     explicit ReprWriter(Run& run) : run_{run} {}

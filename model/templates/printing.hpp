@@ -1,7 +1,7 @@
 // Values as text: as Python's str() and repr(), and as JSON.
 //
-// Errors: what Python prints by its address (an iterator, a function), and what has no JSON (a namespace, a range),
-// fails the run.
+// Errors: what Python prints by its address (an iterator, a function), and what has no JSON (a
+// namespace, a range), fails the run.
 #pragma once
 
 #include <string>

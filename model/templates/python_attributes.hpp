@@ -1,7 +1,7 @@
 // python_attribute(): what Python's types have as attributes, by what a template gets of them.
 //
-// Names that begin with '_' and those of a generator that begin with gi_ are none: jinja2's sandbox does not
-// give them.
+// Names that begin with '_' and those of a generator that begin with gi_ are none: jinja2's sandbox
+// does not give them.
 // Pure.
 #pragma once
 
@@ -19,8 +19,9 @@ enum class Attribute : std::uint8_t {
     Unsupported  // one that this engine does not have
 };
 
-/// Whether a value of some type has a method of that name. Also one that changes its object: the sandbox of the
-/// transformers library forbids it when it is called, so that a template may have it where it is never reached.
+/// Whether a value of some type has a method of that name. Also one that changes its object: the
+/// sandbox of the transformers library forbids it when it is called, so that a template may have it
+/// where it is never reached.
 [[nodiscard]] bool is_known_method(std::string_view name);
 
 /// Of numbers, texts, lists, dictionaries and functions. Not of a range's numbers.

@@ -1,7 +1,7 @@
 // Run: the state of one rendering: used limits, its values, and the reason of a failure.
 //
-// The first failure is kept; after it every value is Undefined and every loop ends, so that callers need not
-// check failed() after each step.
+// The first failure is kept; after it every value is Undefined and every loop ends, so that callers
+// need not check failed() after each step.
 // One thread; owned by the interpreter.
 #pragma once
 

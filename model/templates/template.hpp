@@ -1,8 +1,8 @@
 // Template: a chat template in Jinja, as the transformers library renders them.
 //
-// Our own engine for the subset of Jinja that chat templates use. A template is part of a model file and
-// untrusted: it has no access to the machine, and steps, depth, memory and output are limited. Unsupported
-// features are refused by name when the template is parsed.
+// Our own engine for the subset of Jinja that chat templates use. A template is part of a model
+// file and untrusted: it has no access to the machine, and steps, depth, memory and output are
+// limited. Unsupported features are refused by name when the template is parsed.
 // Immutable once parsed; any thread.
 #pragma once
 

@@ -10,7 +10,8 @@
 namespace paceline::jinja {
 namespace {
 
-/// The directive at the beginning of `format`: '%', flags, width, modifier, conversion. Shorter where the text ends.
+/// The directive at the beginning of `format`: '%', flags, width, modifier, conversion. Shorter
+/// where the text ends.
 std::string_view first_directive(std::string_view format) {
     const auto skip = [format](std::size_t at, std::string_view any) {
         const std::size_t end = format.find_first_not_of(any, at);

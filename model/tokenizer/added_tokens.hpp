@@ -29,7 +29,8 @@ public:
         TokenId token;
         std::size_t token_begin, token_end;  // without the white space beside it
     };
-    /// The first match in `text` at or after `from`; white space that the token takes is part of it.
+    /// The first match in `text` at or after `from`; white space that the token takes is part of
+    /// it.
     [[nodiscard]] Match next(std::string_view text, std::size_t from) const;
 
 private:

@@ -1,4 +1,5 @@
-// Byte-level BPE: a text is cut by its family's pre-tokenizer, and the bytes of each piece are merged.
+// Byte-level BPE: a text is cut by its family's pre-tokenizer, and the bytes of each piece are
+// merged.
 #pragma once
 
 #include <memory>

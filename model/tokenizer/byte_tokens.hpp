@@ -1,5 +1,5 @@
-// ByteTokens: the tokens "<0x00>" to "<0xFF>" of a SentencePiece vocabulary. A character that the vocabulary
-// lacks is encoded as its bytes, or as the unknown token.
+// ByteTokens: the tokens "<0x00>" to "<0xFF>" of a SentencePiece vocabulary. A character that the
+// vocabulary lacks is encoded as its bytes, or as the unknown token.
 //
 // Immutable, any thread.
 #pragma once
@@ -24,8 +24,8 @@ public:
     struct Pending {
         bool unknown = false;
     };
-    /// Appends the bytes of `character` if all of them are tokens, in front of an unknown one that waits, as
-    /// the Hugging Face library does; else it is unknown and waits.
+    /// Appends the bytes of `character` if all of them are tokens, in front of an unknown one that
+    /// waits, as the Hugging Face library does; else it is unknown and waits.
     void append(std::string_view character, Pending& pending, std::vector<TokenId>& out) const;
     /// Appends a token that appending has made before: an unknown one waits again.
     void append_again(TokenId token, Pending& pending, std::vector<TokenId>& out) const;

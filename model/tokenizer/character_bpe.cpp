@@ -28,8 +28,8 @@ void for_each_character(std::string_view text, Use use) {
     }
 }
 
-/// Whether text may become such a token by joining. Merges name tokens of the user too (Gemma's runs of
-/// spaces); scores do not say of these what joins to them.
+/// Whether text may become such a token by joining. Merges name tokens of the user too (Gemma's
+/// runs of spaces); scores do not say of these what joins to them.
 bool may_join(TokenKind kind, bool by_merges) {
     return kind == TokenKind::Normal || (by_merges && kind == TokenKind::User);
 }

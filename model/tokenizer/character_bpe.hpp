@@ -1,10 +1,10 @@
 // CharacterBpe: SentencePiece BPE of one piece of text, whose symbols are characters.
 //
 // A vocabulary with merges (tokenizer.json) is merged by their order. One without (GGUF) joins the
-// neighbours whose joined text is the token with the highest score, of equal ones the leftmost: every
-// way to cut a token into two symbols is a merge, ranked by its score. A character that is in tokens
-// but is none itself gets a symbol of its own above the vocabulary, which is taken apart again if
-// nothing was joined to it. Other unknown characters are ByteTokens' affair.
+// neighbours whose joined text is the token with the highest score, of equal ones the leftmost:
+// every way to cut a token into two symbols is a merge, ranked by its score. A character that is in
+// tokens but is none itself gets a symbol of its own above the vocabulary, which is taken apart
+// again if nothing was joined to it. Other unknown characters are ByteTokens' affair.
 // Immutable, any thread.
 #pragma once
 
@@ -20,16 +20,16 @@
 
 namespace paceline {
 
-/// Of one entry that text may become: trying all its cuts takes time with its square. Real vocabularies
-/// have at most 93 bytes (Gemma's run of spaces).
+/// Of one entry that text may become: trying all its cuts takes time with its square. Real
+/// vocabularies have at most 93 bytes (Gemma's run of spaces).
 inline constexpr std::size_t kPieceBytesMax = 256;
 
 class CharacterBpe {
 public:
     /// `vocabulary` must outlive it.
     /// Errors: BadFile: malformed merges; without merges: no kinds, no scores, or not as many as
-    /// tokens, one that is not a number, an entry of more than kPieceBytesMax, tokens that can be joined
-    /// of others in more ways than 32 a token and 65,536 in all.
+    /// tokens, one that is not a number, an entry of more than kPieceBytesMax, tokens that can be
+    /// joined of others in more ways than 32 a token and 65,536 in all.
     static Result<CharacterBpe> make(const TokenizerData& data, const Vocabulary& vocabulary);
 
     /// Appends the tokens of `piece`, which is valid UTF-8.

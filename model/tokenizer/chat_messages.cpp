@@ -27,8 +27,8 @@ void drop_nulls(Dict& dict) {
     std::erase_if(dict.items, [](const auto& item) { return item.second.is(Kind::None); });
 }
 
-/// Where the keys stand is seen by templates that print a whole message: `thinking` is first, also where the
-/// message has it elsewhere, and a `reasoning_content` that was missing is last.
+/// Where the keys stand is seen by templates that print a whole message: `thinking` is first, also
+/// where the message has it elsewhere, and a `reasoning_content` that was missing is last.
 void fill_reasoning(Heap& heap, Dict& message) {
     Value thoughts;
     for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {

@@ -1,9 +1,10 @@
-// chat_messages(): a conversation in the JSON of chat APIs, as the transformers library gives it to templates.
+// chat_messages(): a conversation in the JSON of chat APIs, as the transformers library gives it to
+// templates.
 //
-// Of each message, keys whose value is null go: a template that asks "is defined" must not see them. The
-// arguments of tool calls, a text of JSON in such APIs, become the object that templates print.
-// A message with `reasoning_content`, `thinking` or `reasoning` gets the first two from whichever it has; `thinking`
-// becomes its first key, as there.
+// Of each message, keys whose value is null go: a template that asks "is defined" must not see
+// them. The arguments of tool calls, a text of JSON in such APIs, become the object that templates
+// print. A message with `reasoning_content`, `thinking` or `reasoning` gets the first two from
+// whichever it has; `thinking` becomes its first key, as there.
 // Every text is the user's, but for the usual roles. Pure but for the heap.
 #pragma once
 
@@ -14,8 +15,8 @@
 
 namespace paceline {
 
-/// `json`: a list of objects. Errors: BadArgument naming the message, for what is none, or has arguments that
-/// are a text but no JSON object.
+/// `json`: a list of objects. Errors: BadArgument naming the message, for what is none, or has
+/// arguments that are a text but no JSON object.
 [[nodiscard]] Result<jinja::Value> chat_messages(jinja::Heap& heap, std::string_view json);
 
 }  // namespace paceline

@@ -100,7 +100,8 @@ Result<ChatTemplate> ChatTemplate::make(const TokenizerData& data, const ChatSou
     return chat;
 }
 
-/// What looks like a control token and is in the vocabulary must be one: else the model would read it as words.
+/// What looks like a control token and is in the vocabulary must be one: else the model would read
+/// it as words.
 Status ChatTemplate::check_control_tokens(const jinja::Text& text) const {
     for (std::size_t at = 0; !ordinary_.empty();) {
         const std::string_view word = next_control_text(text, at);

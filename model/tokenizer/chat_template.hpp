@@ -1,8 +1,8 @@
 // ChatTemplate: a conversation as the text and the token ids that a model was trained on.
 //
-// The file's own template is rendered (model/templates); with tools the one named "tool_use", if there
-// is one. The contents of messages are text of the user: control tokens are encoded only from text that
-// the template itself wrote.
+// The file's own template is rendered (model/templates); with tools the one named "tool_use", if
+// there is one. The contents of messages are text of the user: control tokens are encoded only from
+// text that the template itself wrote.
 // Immutable, any thread.
 #pragma once
 
@@ -30,15 +30,16 @@ struct ChatMessage {
 
 class ChatTemplate {
 public:
-    /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the line).
-    /// Nothing is rendered: whether the template refuses a conversation depends on that conversation.
-    /// One for tools that cannot be used is refused when it is asked for.
+    /// Errors: Unsupported: the file has none, or it uses what the engine does not have (with the
+    /// line). Nothing is rendered: whether the template refuses a conversation depends on that
+    /// conversation. One for tools that cannot be used is refused when it is asked for.
     static Result<ChatTemplate> make(const TokenizerData& data, const ChatSources& sources = {});
 
-    /// The conversation, ending with the opening of the assistant's turn. `tools`: a list of them in JSON, or empty.
-    /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or a limit;
-    /// BadArgument: the tools are no list; BadFile: the template writes a control token that the vocabulary has as
-    /// an ordinary one.
+    /// The conversation, ending with the opening of the assistant's turn. `tools`: a list of them
+    /// in JSON, or empty.
+    /// Errors: Unsupported with the line: the template refuses it ("System role not supported"), or
+    /// a limit; BadArgument: the tools are no list; BadFile: the template writes a control token
+    /// that the vocabulary has as an ordinary one.
     [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
                                              const jinja::LocalTime& now,
                                              std::string_view tools = {}) const;

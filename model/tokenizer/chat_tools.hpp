@@ -1,9 +1,10 @@
 // check_chat_tools(): whether a text is a list of tools in the JSON of chat APIs.
 //
-//     [{"type": "function", "function": {"name": "...", "description": "...", "parameters": {...}}}, ...]
+//     [{"type": "function", "function": {"name": "...", "description": "...", "parameters":
+//     {...}}}, ...]
 //
-// The function may stand alone, without the object around it. What further members mean is the template's matter.
-// Pure.
+// The function may stand alone, without the object around it. What further members mean is the
+// template's matter. Pure.
 #pragma once
 
 #include <string_view>

@@ -83,8 +83,8 @@ std::size_t run_of(Is is, std::string_view text, std::size_t at) {
     return at;
 }
 
-/// Cuts `text` into the matches of an expression and what lies between. `match(at)` is the end of the
-/// match that begins at `at`, or `at` if there is none.
+/// Cuts `text` into the matches of an expression and what lies between. `match(at)` is the end of
+/// the match that begins at `at`, or `at` if there is none.
 template <class Match>
 void cut(std::string_view text, Match match, Pieces& out) {
     std::size_t kept = 0;

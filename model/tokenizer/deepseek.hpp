@@ -1,5 +1,5 @@
-// The pre-tokenizers of DeepSeek: several expressions one after the other, each of which splits the pieces of
-// the one before.
+// The pre-tokenizers of DeepSeek: several expressions one after the other, each of which splits the
+// pieces of the one before.
 //
 // Of each expression the matches are pieces, and so is what lies between two of them; the next
 // expression sees each piece alone. In words:

@@ -1,4 +1,5 @@
-// The character classes of DeepSeek's regular expressions, as their tokenizer.json files write them.
+// The character classes of DeepSeek's regular expressions, as their tokenizer.json files write
+// them.
 //
 // One text serves the matcher (deepseek.cpp, which reads its ranges) and those who recognise the
 // expression in a file. Constants, any thread.

@@ -15,7 +15,8 @@ namespace paceline::unicode {
 /// `text` (valid UTF-8) in normal form C. Linear but for runs of marks, which are sorted.
 [[nodiscard]] std::string nfc(std::string_view text);
 
-/// `text` (valid UTF-8) in normal form KC, which leaves ASCII alone. Linear in the same way; the text may become 11 times longer.
+/// `text` (valid UTF-8) in normal form KC, which leaves ASCII alone. Linear in the same way; the
+/// text may become 11 times longer.
 [[nodiscard]] std::string nfkc(std::string_view text);
 
 }  // namespace paceline::unicode

@@ -149,7 +149,8 @@ std::size_t first_llama3(const Reader& reader, int numbers_max) {
 }
 
 /// Capitals, then small letters, from `begin` on; letters without case and marks count as both. The
-/// end, or `begin` if no small letter or letter without case is there (\p{Lu}* \p{Ll}+ as it backtracks).
+/// end, or `begin` if no small letter or letter without case is there (\p{Lu}* \p{Ll}+ as it
+/// backtracks).
 std::size_t capitals_then_small(const Reader& reader, std::size_t begin) {
     std::size_t end = begin, last_small = begin;
     for (Reader::Char c = reader.at(end); (c.classes & kUpper) != 0; c = reader.at(end)) {

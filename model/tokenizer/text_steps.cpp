@@ -7,7 +7,8 @@
 namespace paceline {
 namespace {
 
-/// A normal form by parts: no character whose first byte is below `first_changed` joins what stands in front of it.
+/// A normal form by parts: no character whose first byte is below `first_changed` joins what stands
+/// in front of it.
 struct NormalForm {
     std::string (*of)(std::string_view);
     bool (*surely)(std::string_view);  // whether it leaves a text as it is
@@ -27,8 +28,8 @@ std::size_t run_end(const NormalForm& form, std::string_view text, std::size_t a
     return at;
 }
 
-/// Each character that stays with the run of others behind it is a part. The origins of parts that stay as they are
-/// stay too.
+/// Each character that stays with the run of others behind it is a part. The origins of parts that
+/// stay as they are stay too.
 void to_normal_form(const NormalForm& form, MarkedText& marked) {
     const auto stays = [&](char c) { return static_cast<unsigned char>(c) < form.first_changed; };
     if (form.surely(marked.text)) return;

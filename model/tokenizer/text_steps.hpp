@@ -19,9 +19,9 @@ struct MarkedText {
 
 enum class Prepends : std::uint8_t { Yes, No };
 
-/// `marked` (valid UTF-8) after `steps`; with Prepends::No those that prepend are left out. What replaces or
-/// joins bytes of both origins counts as the user's; a normal form changes a character and the run of
-/// those above U+02FF (of KC: of those that are not ASCII) behind it as one.
+/// `marked` (valid UTF-8) after `steps`; with Prepends::No those that prepend are left out. What
+/// replaces or joins bytes of both origins counts as the user's; a normal form changes a character
+/// and the run of those above U+02FF (of KC: of those that are not ASCII) behind it as one.
 void apply_steps(std::span<const TextStep> steps, Prepends prepends, MarkedText& marked);
 
 }  // namespace paceline

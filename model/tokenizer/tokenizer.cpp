@@ -118,7 +118,8 @@ void Tokenizer::Impl::read_added(const TokenizerData& data) {
     }
 }
 
-/// Where there are tokens for the end of an answer and for a call, "<|end|>" ends a message within an answer.
+/// Where there are tokens for the end of an answer and for a call, "<|end|>" ends a message within
+/// an answer.
 void Tokenizer::Impl::add_named_ends() {
     const bool ends_message =
         vocabulary.id_of("<|return|>") >= 0 && vocabulary.id_of("<|call|>") >= 0;
@@ -161,8 +162,8 @@ Status Tokenizer::Impl::read_special_ids(const TokenizerData& data) {
     return {};
 }
 
-/// Calls `on_plain` with begin and end of the text between `tokens`, in turn with `on_token`. A control
-/// token that a user wrote any byte of is text.
+/// Calls `on_plain` with begin and end of the text between `tokens`, in turn with `on_token`. A
+/// control token that a user wrote any byte of is text.
 template <class Plain, class Token>
 void Tokenizer::Impl::split(const AddedTokens& tokens,
                             std::string_view text,
@@ -177,15 +178,17 @@ void Tokenizer::Impl::split(const AddedTokens& tokens,
         const std::string_view wrote = origins.substr(match.begin, match.end - match.begin);
         if (found && vocabulary.is_control(match.token) && wrote.find('u') != wrote.npos) {
             const std::size_t begin = match.token_begin;
-            // A control token that is to be text stays in it whole: what it contains is not searched.
+            // A control token that is to be text stays in it whole: what it contains is not
+            // searched.
             if (origins.substr(0, match.token_end).find('t', begin) == origins.npos) {
                 at = match.token_end;
                 continue;
             }
             const std::size_t own_end = match.begin + wrote.find('u');
             if (own_end <= begin && match.begin < begin) {
-                // White space is not taken together with what another wrote: the token is looked for again
-                // behind that. No other begins in between, and trying each byte would be quadratic.
+                // White space is not taken together with what another wrote: the token is looked
+                // for again behind that. No other begins in between, and trying each byte would be
+                // quadratic.
                 at = own_end < begin ? origins.rfind('u', begin - 1) + 1 : begin;
                 continue;
             }

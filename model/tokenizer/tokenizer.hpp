@@ -39,15 +39,16 @@ public:
 
     /// The same for a text that a template and a user wrote together: `user` has an entry per byte,
     /// 'u' where it is the user's. A control token is parsed only where no byte of it is; all else
-    /// is encoded as one text, so that nothing changes where both meet. `after` is the token in front
-    /// of a text that goes on with a conversation: SentencePiece puts a space in front of others.
+    /// is encoded as one text, so that nothing changes where both meet. `after` is the token in
+    /// front of a text that goes on with a conversation: SentencePiece puts a space in front of
+    /// others.
     [[nodiscard]] std::vector<TokenId> encode_marked(
         std::string_view text,
         std::string_view origins,
         std::optional<TokenId> after = std::nullopt) const;
 
-    /// Whether of an answer that follows `after` (none: that begins a text) the space in front is the
-    /// tokenizer's own, which encoding would put there, and not the answer's.
+    /// Whether of an answer that follows `after` (none: that begins a text) the space in front is
+    /// the tokenizer's own, which encoding would put there, and not the answer's.
     [[nodiscard]] bool hides_space_after(std::optional<TokenId> after) const;
 
     /// The raw bytes of one token (not always valid UTF-8). Control tokens yield their text.
@@ -58,8 +59,8 @@ public:
 
     /// Whether the file asks for a BOS in front of a raw prompt, and which.
     [[nodiscard]] std::optional<TokenId> prompt_bos() const;
-    /// Tokens after which generation ends: eos, eot, eom and end tokens of the file, and control tokens with a name
-    /// that ends a text or a turn (is_end_name()). Sorted, without repeats.
+    /// Tokens after which generation ends: eos, eot, eom and end tokens of the file, and control
+    /// tokens with a name that ends a text or a turn (is_end_name()). Sorted, without repeats.
     [[nodiscard]] const std::vector<TokenId>& end_tokens() const;
 
 private:

@@ -1,7 +1,8 @@
 // Unicode as the Hugging Face tokenizers library knows it: classes, and the data of NFC and NFKC.
 //
 // The library mixes three Unicode versions, so these tables were asked out of it code point by
-// code point (make_unicode_tables.py writes unicode_tables.cpp and compatibility_table.cpp). Constant data, any thread.
+// code point (make_unicode_tables.py writes unicode_tables.cpp and compatibility_table.cpp).
+// Constant data, any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ struct Decomposition {
     bool composes;                // NFC joins first and second again
 };
 
-/// A character that stands for others: what the compatibility decomposition makes of it, to the end. Characters
-/// that the canonical one takes apart alike are not in here.
+/// A character that stands for others: what the compatibility decomposition makes of it, to the
+/// end. Characters that the canonical one takes apart alike are not in here.
 struct Compatibility {
     std::uint32_t composed;
     std::u32string_view text;

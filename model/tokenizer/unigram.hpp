@@ -21,8 +21,9 @@ class Unigram {
 public:
     static constexpr double kUnknownPenalty = 10.0;
 
-    /// Errors: BadFile: no unknown token, scores that are not as many as tokens, an entry of more than
-    /// kPieceBytesMax (character_bpe.hpp), more nodes of the trie than 32 a token and 65,536 in all.
+    /// Errors: BadFile: no unknown token, scores that are not as many as tokens, an entry of more
+    /// than kPieceBytesMax (character_bpe.hpp), more nodes of the trie than 32 a token and 65,536
+    /// in all.
     static Result<Unigram> make(const TokenizerData& data, const Vocabulary& vocabulary);
 
     /// Appends the tokens of `piece`, which is valid UTF-8.

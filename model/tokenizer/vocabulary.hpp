@@ -45,7 +45,8 @@ public:
     }
     /// The first token of this text, or -1.
     [[nodiscard]] TokenId id_of(std::string_view text) const;
-    /// The same, but -1 where it is a control token: text must not become one by what it consists of.
+    /// The same, but -1 where it is a control token: text must not become one by what it consists
+    /// of.
     [[nodiscard]] TokenId plain_id_of(std::string_view text) const;
 
 private:
@@ -64,8 +65,8 @@ struct MergeEntry {
     TokenId left_id = -1, right_id = -1, joined_id = -1;
     std::int32_t rank = 0;  // its place in the list
 };
-/// Calls `use` with each merge, best first. Errors: BadFile, naming place and text: one that is not two tokens
-/// with a space between, or whose parts or whole the vocabulary lacks.
+/// Calls `use` with each merge, best first. Errors: BadFile, naming place and text: one that is not
+/// two tokens with a space between, or whose parts or whole the vocabulary lacks.
 [[nodiscard]] Status for_each_merge(const TokenizerData& data,
                                     const Vocabulary& vocabulary,
                                     const std::function<void(const MergeEntry&)>& use);

@@ -1,5 +1,6 @@
-// What no real model reaches: the bounds of every format's configuration. Products of any two of them fit an
-// int64 many times over, so later arithmetic on shapes need not ask again. Constants; any thread.
+// What no real model reaches: the bounds of every format's configuration. Products of any two of
+// them fit an int64 many times over, so later arithmetic on shapes need not ask again. Constants;
+// any thread.
 #pragma once
 
 namespace paceline::config_limits {

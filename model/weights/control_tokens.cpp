@@ -10,9 +10,9 @@
 namespace paceline {
 namespace {
 
-/// Of Llama 2 and Mistral; Llama 3; Qwen, Phi, SmolLM2; OpenChat, Gemma's format, SmolVLM; DeepSeek Coder, CodeLlama (in
-/// three spellings) and others; DeepSeek; the harmony format. Separators of infilling (<|file_sep|>, <|fim_pad|>) are none: a
-/// text goes on after them.
+/// Of Llama 2 and Mistral; Llama 3; Qwen, Phi, SmolLM2; OpenChat, Gemma's format, SmolVLM; DeepSeek
+/// Coder, CodeLlama (in three spellings) and others; DeepSeek; the harmony format. Separators of
+/// infilling (<|file_sep|>, <|fim_pad|>) are none: a text goes on after them.
 constexpr std::string_view kEnds[] = {
     "</s>",
     "<|eot_id|>",

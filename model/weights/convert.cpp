@@ -80,8 +80,8 @@ Status add_model_keys(const ModelFile& model, const ConvertOptions& options, Ggu
 
 using NamedFactors = std::vector<std::pair<const char*, std::vector<float>>>;
 
-/// What GGUF has as tensors: Llama 3's list, or Phi's two. Where the context has no longer texts, the short list
-/// stands for both, since readers want two.
+/// What GGUF has as tensors: Llama 3's list, or Phi's two. Where the context has no longer texts,
+/// the short list stands for both, since readers want two.
 NamedFactors rope_factors_of(const ModelParts& parts) {
     const std::vector<float>& factors = parts.config.rope.factors;
     if (factors.empty()) return {};

@@ -7,7 +7,8 @@
 //     Q4_1    those of quantise_q4(): what --dtype q4 makes of them
 //     Q4_0    those of quantise_q4_0()
 //
-// So a file of Q8_0 or Q4_1 and the wider file that it was made from give the same packed weights. Pure.
+// So a file of Q8_0 or Q4_1 and the wider file that it was made from give the same packed weights.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ namespace paceline {
 /// Whether encode_row() makes this type.
 [[nodiscard]] bool can_encode(StoredType type);
 
-/// Writes `row`, a whole number of blocks, to `out`, which has exactly their bytes. False: a number is not
-/// finite, or a scale is too large for a float16; what is written then has no meaning.
+/// Writes `row`, a whole number of blocks, to `out`, which has exactly their bytes. False: a number
+/// is not finite, or a scale is too large for a float16; what is written then has no meaning.
 [[nodiscard]] bool encode_row(StoredType type,
                               std::span<const float> row,
                               std::span<std::byte> out);

@@ -14,7 +14,8 @@ namespace paceline {
 /// Mixes every byte in front of the tensor data (configuration, tokenizer, tensor names, types,
 /// shapes, offsets), the size of the file, and of each tensor three samples of up to 64 bytes:
 /// its begin, middle and end. Two files that differ elsewhere get the same fingerprint: it
-/// guards against starting stages on different models, not against an attacker. Calls `sampled` after each tensor.
+/// guards against starting stages on different models, not against an attacker. Calls `sampled`
+/// after each tensor.
 [[nodiscard]] std::uint64_t fingerprint_of(std::span<const std::byte> file,
                                            const ModelParts& parts,
                                            const std::function<void(const TensorView&)>& sampled);

@@ -1,6 +1,7 @@
 // Whether numbers of a weight matrix are finite: one that is not changes or ends every answer.
 //
-// Asked while a matrix is packed, of numbers that are in a core's cache at that moment. Pure functions.
+// Asked while a matrix is packed, of numbers that are in a core's cache at that moment. Pure
+// functions.
 #pragma once
 
 #include <cmath>

@@ -18,7 +18,8 @@ namespace paceline {
 namespace {
 
 constexpr int kRankMax = 1024;
-// Scales of groups, and weights of F16 files, are float16 in memory: a sum beyond its range could not be packed.
+// Scales of groups, and weights of F16 files, are float16 in memory: a sum beyond its range could
+// not be packed.
 constexpr double kChangeMax = 65504.0;
 
 struct Kind {
@@ -61,7 +62,8 @@ std::uint64_t mixed(std::uint64_t content, const std::string& name, const LowRan
     return mixed_fingerprint(content, fingerprint_of(std::as_bytes(std::span{update.b})));
 }
 
-/// Reads the updates of `target`'s matrices; `places` are the matrices, in the order of the updates.
+/// Reads the updates of `target`'s matrices; `places` are the matrices, in the order of the
+/// updates.
 LoraMerge read_merge(PartReader& reader, ModelParts& target, std::vector<TensorView*>& places) {
     LoraMerge merge;
     merge.card.rank = reader.number("rank", 1, kRankMax);
@@ -86,7 +88,8 @@ LoraMerge read_merge(PartReader& reader, ModelParts& target, std::vector<TensorV
     return merge;
 }
 
-/// Makes the views of `places`, and the same ones in the list of all tensors, point to their updates.
+/// Makes the views of `places`, and the same ones in the list of all tensors, point to their
+/// updates.
 void point_to(const std::vector<LowRank>& updates,
               const std::vector<TensorView*>& places,
               std::vector<TensorView>& all) {

@@ -39,7 +39,8 @@ Status check_regular(const std::string& path, const struct stat& info) {
     return {};
 }
 
-/// A file of a repository that was cloned without Git LFS begins so: its content is still on the server.
+/// A file of a repository that was cloned without Git LFS begins so: its content is still on the
+/// server.
 Status check_fetched(const MappedFile& file) {
     constexpr std::string_view kPointer = "version https://git-lfs";
     const std::span<const std::byte> bytes = file.bytes();

@@ -15,7 +15,8 @@
 
 namespace paceline {
 
-/// The state of a file in its file system: equal texts of one path mean the same bytes, unless a clock was set back.
+/// The state of a file in its file system: equal texts of one path mean the same bytes, unless a
+/// clock was set back.
 struct FileIdentity {
     std::string text;  // device, inode, size, times of modification and of change
     std::int64_t changed_ns =

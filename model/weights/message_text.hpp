@@ -1,8 +1,9 @@
 // Text out of a file, an option or another process made fit for a terminal, a message and a log.
 //
-// All such text is printed through these functions. Bytes that control a terminal or would disguise the
-// text become \xNN: control characters (C0, DEL, C1), those that change the direction of text, bytes that
-// are not UTF-8. Text that is too long is cut between two characters and ends in "...". Pure functions.
+// All such text is printed through these functions. Bytes that control a terminal or would disguise
+// the text become \xNN: control characters (C0, DEL, C1), those that change the direction of text,
+// bytes that are not UTF-8. Text that is too long is cut between two characters and ends in "...".
+// Pure functions.
 #pragma once
 
 #include <cstddef>

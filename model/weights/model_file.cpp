@@ -38,7 +38,8 @@ const MappedFile& holder(const ModelFile::Contents& contents, std::span<const st
 
 /// Of the files' own bytes, without what is merged.
 std::uint64_t plain_print(const ModelFile::Contents& contents) {
-    // A sample may map a whole folio of the page cache, up to 2 MiB, which counts as this process's memory.
+    // A sample may map a whole folio of the page cache, up to 2 MiB, which counts as this process's
+    // memory.
     const auto release = [&](const TensorView& tensor) {
         const std::span bytes{tensor.data, tensor.bytes};
         const MappedFile* file = file_of(contents, bytes);

@@ -1,13 +1,14 @@
 // ModelFile: a model on disk, opened, checked and described; nothing of it is computed yet.
 //
 // Owns the memory mapping that every TensorView points into. Immutable after open(), so it may
-// be read from several threads. Everything that later code relies on (sizes, offsets, dtypes, shapes
-// against the configuration) has been checked when open() returns a value.
+// be read from several threads. Everything that later code relies on (sizes, offsets, dtypes,
+// shapes against the configuration) has been checked when open() returns a value.
 //
-// Formats: GGUF v2/v3 in one file or in shards (gguf/), Hugging Face folders (huggingface/folder.hpp), and the draft part
-// of a target (trained_parts.hpp), which
-// borrows the embedding, the head and the tokenizer of that target's ModelFile. A LoRA may be merged
-// into the weights (lora.hpp): the result is a target of its own, with a fingerprint of its own.
+// Formats: GGUF v2/v3 in one file or in shards (gguf/), Hugging Face folders
+// (huggingface/folder.hpp), and the draft part of a target (trained_parts.hpp), which
+// borrows the embedding, the head and the tokenizer of that target's ModelFile. A LoRA may be
+// merged into the weights (lora.hpp): the result is a target of its own, with a fingerprint of its
+// own.
 #pragma once
 
 #include <cstdint>
@@ -104,8 +105,8 @@ struct TokenizerData {
     std::string refusal;                // why no tokenizer can be made of it; empty: it can
 };
 
-/// The sampling settings that the model's authors recommend; absent values are not stated. Values as
-/// written: they are checked by who draws with them.
+/// The sampling settings that the model's authors recommend; absent values are not stated. Values
+/// as written: they are checked by who draws with them.
 struct SamplingDefaults {
     /// A setting that changes the text in transformers and has no part in SamplingParams.
     struct Other {
@@ -139,8 +140,8 @@ public:
     [[nodiscard]] Contents& own_contents() { return *contents_; }
     [[nodiscard]] std::unique_ptr<Contents> take_contents() &&;
 
-    /// Opens and checks the model at `path`: a GGUF file (of a split model any of its shards), or a Hugging
-    /// Face folder.
+    /// Opens and checks the model at `path`: a GGUF file (of a split model any of its shards), or a
+    /// Hugging Face folder.
     /// Errors: BadFile (missing, a directory, truncated, corrupt), Unsupported (architecture,
     /// tensor type, rope kind, by name). The text names file, field and value.
     static Result<ModelFile> open(const std::string& path);
@@ -167,22 +168,25 @@ public:
     [[nodiscard]] const std::vector<TensorView>& tensors() const;  // all, in file order
 
     /// 64 bits that differ when the weights' description or a sample of their bytes differs, also
-    /// those of the lending file: stages compare it in Hello. A merged LoRA gives another one, derived from
-    /// that of the file and from all numbers of the LoRA. Not a cryptographic hash.
+    /// those of the lending file: stages compare it in Hello. A merged LoRA gives another one,
+    /// derived from that of the file and from all numbers of the LoRA. Not a cryptographic hash.
     [[nodiscard]] std::uint64_t fingerprint() const;
     /// The same without the LoRA: what a LoRA for this file names as its target.
     [[nodiscard]] std::uint64_t plain_fingerprint() const;
     /// nullptr: the weights are the file's own.
     [[nodiscard]] const MergedLora* lora() const;
-    /// Of a model with two lists of rope factors (longrope): takes the one for longer texts, with its context, where
-    /// `context` is more than config().context_length. transformers chooses by the length of the text so far, and
-    /// computes all keys anew where a text grows past the first context. Keys of both lists never mix, so here, as in
-    /// llama.cpp, the context that is asked for decides, for short texts too. All processes that compute one model must ask alike.
+    /// Of a model with two lists of rope factors (longrope): takes the one for longer texts, with
+    /// its context, where `context` is more than config().context_length. transformers chooses by
+    /// the length of the text so far, and computes all keys anew where a text grows past the first
+    /// context. Keys of both lists never mix, so here, as in llama.cpp, the context that is asked
+    /// for decides, for short texts too. All processes that compute one model must ask alike.
     void choose_rope(int context);
-    /// The largest context that choose_rope() can give; without a second list config().context_length.
+    /// The largest context that choose_rope() can give; without a second list
+    /// config().context_length.
     [[nodiscard]] int longest_context() const;
 
-    /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty: none.
+    /// The file that the matrices of a folder are read from in its place (packed_copy.hpp); empty:
+    /// none.
     [[nodiscard]] std::string copy_path() const;
 
     /// Tells the kernel that these bytes of the mapping are not needed again (their pages leave

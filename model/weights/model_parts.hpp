@@ -1,8 +1,9 @@
-// ModelParts: the common result of all readers of weight formats; a ModelFile is these parts and a mapping.
-// A draft part is one that borrows from its target (trained_parts.hpp).
+// ModelParts: the common result of all readers of weight formats; a ModelFile is these parts and a
+// mapping. A draft part is one that borrows from its target (trained_parts.hpp).
 //
-// Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all of it before it returns.
-// Owns its strings and vectors; the TensorViews point into bytes owned elsewhere.
+// Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all
+// of it before it returns. Owns its strings and vectors; the TensorViews point into bytes owned
+// elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@
 
 namespace paceline {
 
-/// The list of rope factors for texts beyond the context that a model was trained with first (longrope), beside
-/// the one for texts within it, in ModelConfig::rope. ModelFile::choose_rope() takes one.
+/// The list of rope factors for texts beyond the context that a model was trained with first
+/// (longrope), beside the one for texts within it, in ModelConfig::rope. ModelFile::choose_rope()
+/// takes one.
 struct LongRope {
     std::vector<float> factors;
     int context = 0;          // of the model with it; 0: the model has no such list
@@ -58,7 +60,8 @@ struct ModelFile::Contents {
     ModelParts parts;
     const Contents* lender = nullptr;  // whose embedding, head and tokenizer these are; outlives it
     std::optional<LoraMerge> merge = {};
-    // The further files of a split model; of a folder all that tensors lie in, where `file` says what it is.
+    // The further files of a split model; of a folder all that tensors lie in, where `file` says
+    // what it is.
     std::vector<MappedFile> shards = {};
     std::optional<MappedFile> copy =
         {};  // of a folder: where its matrices are read from (packed_copy.hpp)

@@ -1,14 +1,17 @@
 // A packed copy of a folder's matrices in a GGUF file of this machine, used in their place.
 //
-//     a GGUF file as convert.hpp writes it, without keys | 8 bytes "PACEseal" | u64 checksum of all bytes before the 16
+//     a GGUF file as convert.hpp writes it, without keys | 8 bytes "PACEseal" | u64 checksum of all
+//     bytes before the 16
 //
-// A ModelFile that uses a copy stays the folder: configuration, tokenizer, norms, fingerprint and the list of
-// tensors are the folder's. Only layer(), embedding() and output_head() give matrices of the copy, which hold the
-// numbers that one dtype makes of the folder's: packed with that dtype they give the same bits.
+// A ModelFile that uses a copy stays the folder: configuration, tokenizer, norms, fingerprint and
+// the list of tensors are the folder's. Only layer(), embedding() and output_head() give matrices
+// of the copy, which hold the numbers that one dtype makes of the folder's: packed with that dtype
+// they give the same bits.
 //
-// The checksum finds damage by accident (a bad disk, a file cut short, another program's bytes): any change within
-// one word of 8 bytes for certain, others but for one in 2^64. It reads the whole file, at some 10 GB/s where the
-// file is in memory; it is no protection against files made to collide.
+// The checksum finds damage by accident (a bad disk, a file cut short, another program's bytes):
+// any change within one word of 8 bytes for certain, others but for one in 2^64. It reads the whole
+// file, at some 10 GB/s where the file is in memory; it is no protection against files made to
+// collide.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,10 @@
-// PackedType: the type in which a backend holds a matrix, and how codes and scales of a quantised type give its numbers.
+// PackedType: the type in which a backend holds a matrix, and how codes and scales of a quantised
+// type give its numbers.
 //
-// A number of a quantised type is stored as a code of 2 to 8 bits. Its value is `scale * (code - offset)`, or the
-// code's entry in a table times the scale, or `scale * code + minimum` (BlockFormat). Each backend has its own order of
-// codes and scales: model/kernels/cpu/packed_blocks.hpp, model/kernels/cuda/gemm/gemm_records.hpp.
+// A number of a quantised type is stored as a code of 2 to 8 bits. Its value is `scale * (code -
+// offset)`, or the code's entry in a table times the scale, or `scale * code + minimum`
+// (BlockFormat). Each backend has its own order of codes and scales:
+// model/kernels/cpu/packed_blocks.hpp, model/kernels/cuda/gemm/gemm_records.hpp.
 //
 //     form             scales                                  value (n: code_number())       types
 //     Half             f16 d                                   d n                            Q5_0, IQ4_NL
@@ -13,9 +15,11 @@
 //     BlockMinimum     u8 s, u8 t; d, dmin of 256              d s n - dmin t                 Q4_K, Q5_K
 //     BlockMinima      u8 s + 16 t per 16; d, dmin of 256      d s n - dmin t                 Q2_K
 //
-// A scale covers 32 inputs unless the table says otherwise. Int8, Q4 and Q4Sym are Half, HalfMinimum and Half.
+// A scale covers 32 inputs unless the table says otherwise. Int8, Q4 and Q4Sym are Half,
+// HalfMinimum and Half.
 //
-// Pure functions. C++17: kernels include it too, but cannot call code_number(), whose tables lie in host memory.
+// Pure functions. C++17: kernels include it too, but cannot call code_number(), whose tables lie in
+// host memory.
 #pragma once
 
 #include <array>
@@ -26,9 +30,9 @@ namespace paceline {
 
 enum class StoredType : std::uint8_t;  // tensor.hpp
 
-/// Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. F16 is a CPU's alone (gpu_type() in
-/// model/cpu/cpu_options.hpp). The types from Q5_0 on are block types: each keeps blocks of the stored type of its name
-/// exactly, and can be made of no other type.
+/// Q4 and Q4Sym keep Q4_1 and Q4_0 blocks of a file exactly, Int8 keeps Q8_0. F16 is a CPU's alone
+/// (gpu_type() in model/cpu/cpu_options.hpp). The types from Q5_0 on are block types: each keeps
+/// blocks of the stored type of its name exactly, and can be made of no other type.
 enum class PackedType : std::uint8_t {
     F32,
     BF16,
@@ -58,7 +62,8 @@ enum class PackedType : std::uint8_t {
 [[nodiscard]] constexpr bool is_block_type(PackedType type) {
     return type >= PackedType::Q5_0;
 }
-/// The stored type whose numbers `type` keeps exactly: Q8_0 for Int8, Q4_1 for Q4, a block type's own.
+/// The stored type whose numbers `type` keeps exactly: Q8_0 for Int8, Q4_1 for Q4, a block type's
+/// own.
 [[nodiscard]] StoredType stored_type(PackedType type);
 /// The type that keeps the numbers of `stored` exactly.
 [[nodiscard]] PackedType natural_type(StoredType stored);

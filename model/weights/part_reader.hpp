@@ -1,5 +1,5 @@
-// PartReader: reads a trained part (docs/trained-parts.md) out of a safetensors file, checking every
-// name, shape, type and number against the target that it was made for.
+// PartReader: reads a trained part (docs/trained-parts.md) out of a safetensors file, checking
+// every name, shape, type and number against the target that it was made for.
 //
 // The first thing that is wrong is kept and reported by status(); what is returned afterwards is
 // empty and must not be used. Borrows the file and the configuration. One thread.
@@ -44,7 +44,8 @@ public:
     int number(const std::string& key, int lowest, int highest);
     /// A finite decimal number of the metadata.
     double real(const std::string& key);
-    /// Layers of the target, 1 for the first, ascending, with commas between them; empty: no such key.
+    /// Layers of the target, 1 for the first, ascending, with commas between them; empty: no such
+    /// key.
     std::vector<int> layers(const std::string& key);
     /// "0" or "1".
     bool flag(const std::string& key);

@@ -22,8 +22,8 @@ struct QuantisedGroup {
 [[nodiscard]] QuantisedGroup quantise_int8(const float* x, int count = kQuantGroup);
 /// 15 steps from the least to the greatest, q in 0 .. 15. `count` is at least 1.
 [[nodiscard]] QuantisedGroup quantise_q4(const float* x, int count = kQuantGroup);
-/// Q4_0 of files, 32 numbers: value = scale * (q - 8), q in 0 .. 15. The number of the largest magnitude is
-/// -8 scales, so the scale has the other sign.
+/// Q4_0 of files, 32 numbers: value = scale * (q - 8), q in 0 .. 15. The number of the largest
+/// magnitude is -8 scales, so the scale has the other sign.
 [[nodiscard]] QuantisedGroup quantise_q4_0(const float* x);
 
 }  // namespace paceline

@@ -1,7 +1,8 @@
 // SafetensorsFile: a safetensors file, opened and checked: named tensors and strings about them.
 //
 //     u64 header bytes (little-endian) | header, JSON | data
-//     header: {"__metadata__": {key: string}, name: {"dtype", "shape", "data_offsets": [begin, end]}}
+//     header: {"__metadata__": {key: string}, name: {"dtype", "shape", "data_offsets": [begin,
+//     end]}}
 //
 // Owns the mapping that every StoredTensor points into; moving the file leaves the bytes where they
 // are. Immutable: may be read from several threads. When a value is returned, every name is there

@@ -1,4 +1,5 @@
-// SafetensorsWriter: writes a safetensors file that appears under its name only when it is complete.
+// SafetensorsWriter: writes a safetensors file that appears under its name only when it is
+// complete.
 //
 // The header comes first in such a file, so all tensors are declared before any byte of them;
 // then their bytes are appended in that order, in pieces of any size. Until finish() it is an
@@ -35,7 +36,8 @@ struct SafetensorsEntry {
 
 class SafetensorsWriter {
 public:
-    /// Begins the file and writes its header. Errors: those of UnfinishedFile::begin(); another process writes it.
+    /// Begins the file and writes its header. Errors: those of UnfinishedFile::begin(); another
+    /// process writes it.
     static Result<SafetensorsWriter> create(const std::string& path,
                                             const std::vector<SafetensorsEntry>& entries,
                                             const std::map<std::string, std::string>& metadata);

@@ -1,7 +1,7 @@
 // SHA-256 of some bytes (FIPS 180-4), for naming a file by its content as other tools do.
 //
-// A value; one thread. With the SHA instructions of x86 some 1.5 GB/s, else some 200 MB/s: both ways give
-// the same digest.
+// A value; one thread. With the SHA instructions of x86 some 1.5 GB/s, else some 200 MB/s: both
+// ways give the same digest.
 #pragma once
 
 #include <array>

@@ -49,8 +49,8 @@ struct TensorView {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
     const LowRank* added = nullptr;  // merged into what is read; of a ModelFile (lora.hpp)
-    /// 0: rows lie in the file in their order. Else the rows of a head of q or k: the file has them as
-    /// halves, i and i + head_rows/2, and they are read as neighbours, 2i and 2i + 1.
+    /// 0: rows lie in the file in their order. Else the rows of a head of q or k: the file has them
+    /// as halves, i and i + head_rows/2, and they are read as neighbours, 2i and 2i + 1.
     std::int64_t head_rows = 0;
 
     [[nodiscard]] std::size_t row_bytes() const { return bytes / static_cast<std::size_t>(rows); }
@@ -66,8 +66,8 @@ struct TensorView {
 };
 
 /// Writes row `row` of `tensor` as float32 to `out`, which has `tensor.cols` places.
-/// Rounded at most once: every stored type is a subset of float32, a product that float32 holds, or the
-/// sum of such a product and a minimum. To a
+/// Rounded at most once: every stored type is a subset of float32, a product that float32 holds, or
+/// the sum of such a product and a minimum. To a
 /// merged tensor its low-rank update is added (low_rank.hpp).
 void dequantize_row(const TensorView& tensor, std::int64_t row, std::span<float> out);
 

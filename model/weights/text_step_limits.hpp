@@ -1,5 +1,5 @@
-// What the steps before a text's tokens (TextStep) may ask for, whichever file states them: a few replacements of
-// one byte by many would make gigabytes of a short text. Pure.
+// What the steps before a text's tokens (TextStep) may ask for, whichever file states them: a few
+// replacements of one byte by many would make gigabytes of a short text. Pure.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ inline std::size_t growth_of(const TextStep& step) {
 
 }  // namespace text_step_limits
 
-/// Why the steps are too many, too long, or make too much of a text ("of 20 steps (more than 16)"); empty: they are not.
+/// Why the steps are too many, too long, or make too much of a text ("of 20 steps (more than 16)");
+/// empty: they are not.
 [[nodiscard]] inline std::string excess_of(std::span<const TextStep> steps) {
     using namespace text_step_limits;  // NOLINT(google-build-using-namespace): three constants
     if (steps.size() > kStepsMax)

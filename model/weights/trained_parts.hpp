@@ -78,9 +78,10 @@ struct ProbePart {
 [[nodiscard]] Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<AdapterPart> open_adapter_part(const std::string& path,
                                                     const ModelFile& target);
-/// A file may have probes for a target (its own heads) and for that target with a LoRA merged (the logit
-/// lens): it then names the plain target, and the LoRA by file_digest(). `target` gets those that are for
-/// it. Also errors: BadArgument with both digests if they are for another LoRA, or if none is for `target`.
+/// A file may have probes for a target (its own heads) and for that target with a LoRA merged (the
+/// logit lens): it then names the plain target, and the LoRA by file_digest(). `target` gets those
+/// that are for it. Also errors: BadArgument with both digests if they are for another LoRA, or if
+/// none is for `target`.
 [[nodiscard]] Result<ProbePart> open_probe_part(const std::string& path, const ModelFile& target);
 
 }  // namespace paceline

@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kSuffix = ".paceline-part";
 
-/// Whether `descriptor` is still what `path` names: the writer before may have given it another name.
+/// Whether `descriptor` is still what `path` names: the writer before may have given it another
+/// name.
 bool is_named(int descriptor, const std::string& path) {
     struct stat own {};
     struct stat named {};

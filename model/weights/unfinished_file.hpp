@@ -1,11 +1,13 @@
 // UnfinishedFile: a file that gets its name only when it is completely written.
 //
-// It is called PATH.paceline-part until keep(). No other program uses such names, so an existing file of that name is
-// overwritten. A reader of PATH finds the old file or the complete new one.
-// One writer at a time: the part is locked (flock) while it is written, so that two processes with one PATH
-// never write into the same bytes; the part of a process that was killed is overwritten by the next writer.
-// Owns the descriptor; the destructor removes the part unless keep() was called. One thread.
-// Errors: System, naming the path, what is missing and why (no space left on device); Cancelled: Beside::Refuse.
+// It is called PATH.paceline-part until keep(). No other program uses such names, so an existing
+// file of that name is overwritten. A reader of PATH finds the old file or the complete new one.
+// One writer at a time: the part is locked (flock) while it is written, so that two processes with
+// one PATH never write into the same bytes; the part of a process that was killed is overwritten by
+// the next writer. Owns the descriptor; the destructor removes the part unless keep() was called.
+// One thread.
+// Errors: System, naming the path, what is missing and why (no space left on device); Cancelled:
+// Beside::Refuse.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,8 @@ public:
     /// The name of the file at `path` until keep().
     [[nodiscard]] static std::string part_of(const std::string& path);
     static Result<UnfinishedFile> begin(const std::string& path, Beside beside);
-    /// Removes the parts in `folder` whose writers are gone (killed, Ctrl-C). Where a file system has no locks, none.
+    /// Removes the parts in `folder` whose writers are gone (killed, Ctrl-C). Where a file system
+    /// has no locks, none.
     static void remove_abandoned(const std::string& folder);
 
     UnfinishedFile(UnfinishedFile&& other) noexcept;
@@ -37,8 +40,8 @@ public:
     [[nodiscard]] const std::string& part() const { return part_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-    /// Takes `bytes` on the disk before they are written, so that a full disk is known at once. Where the
-    /// file system cannot, nothing happens.
+    /// Takes `bytes` on the disk before they are written, so that a full disk is known at once.
+    /// Where the file system cannot, nothing happens.
     [[nodiscard]] Status reserve(std::uint64_t bytes);
     [[nodiscard]] Status append(std::span<const std::byte> bytes);
     /// Waits until the disk has all of it.

@@ -24,13 +24,14 @@ enum class PeerChange : std::uint8_t {
     Joined,  // its next incarnation is at work, with new channels
 };
 
-/// The context of an actor of a pipeline: Context, and what concerns stages. The same in every environment.
+/// The context of an actor of a pipeline: Context, and what concerns stages. The same in every
+/// environment.
 struct StageContext : Context {
     /// The address of this actor, and the incarnation of its stage (for Route::epoch).
     [[nodiscard]] virtual StageId self() const = 0;
     [[nodiscard]] virtual Epoch epoch() const = 0;
-    /// The incarnation of `peer` at the other end of this stage's channels: that of the Wire or Rewire
-    /// that made them, not of a message. 0 while there are none.
+    /// The incarnation of `peer` at the other end of this stage's channels: that of the Wire or
+    /// Rewire that made them, not of a message. 0 while there are none.
     [[nodiscard]] virtual Epoch epoch_of(StageId peer) const = 0;
 
     /// Sends one cold message: a stage to kConductor, the conductor to any stage. If that fails
@@ -51,8 +52,8 @@ struct StageContext : Context {
     /// The conductor: attempts of `request` below `valid` are cancelled.
     virtual void cancel_before(RequestId request, Attempt valid) = 0;
 
-    /// The newest committed token of `request` in shared memory, for a job to find out which of its rows
-    /// are stale; nullptr where it cannot change during a job.
+    /// The newest committed token of `request` in shared memory, for a job to find out which of its
+    /// rows are stale; nullptr where it cannot change during a job.
     [[nodiscard]] virtual const WatermarkCell* watermark_cell(RequestId request) = 0;
     /// The verifier: `token` of `request` was committed at `position`.
     virtual void publish_watermark(RequestId request,
@@ -60,12 +61,13 @@ struct StageContext : Context {
                                    Position position,
                                    TokenId token) = 0;
 
-    /// The conductor: a request caused the newest loss of `stage` that was not excused before, so it does
-    /// not count in the restart intensity. No effect where stages are not supervised.
+    /// The conductor: a request caused the newest loss of `stage` that was not excused before, so
+    /// it does not count in the restart intensity. No effect where stages are not supervised.
     virtual void excuse_loss([[maybe_unused]] StageId stage) {}
 
-    /// `peer` has sent an invalid message: no further message of it is handled, Actor::on_peer reports
-    /// after this handler that it is lost, and it is replaced. For a peer in this process: as fail().
+    /// `peer` has sent an invalid message: no further message of it is handled, Actor::on_peer
+    /// reports after this handler that it is lost, and it is replaced. For a peer in this process:
+    /// as fail().
     virtual void report_fault(StageId peer, Error error) = 0;
     /// Ends the stage: its loop returns this error, which is reported to the conductor.
     virtual void fail(Error error) = 0;
@@ -88,8 +90,9 @@ public:
     /// The bytes live until the handler returns and are aligned for every message.
     virtual void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
 
-    /// One cold message of the conductor to a stage: Begin. Hot messages that other stages send because of
-    /// it come after it, unless this stage has too many unread messages (control_outbox.hpp) or is a draft.
+    /// One cold message of the conductor to a stage: Begin. Hot messages that other stages send
+    /// because of it come after it, unless this stage has too many unread messages
+    /// (control_outbox.hpp) or is a draft.
     virtual void on_control([[maybe_unused]] StageId from,
                             [[maybe_unused]] const control::Message& message) {}
 
@@ -98,9 +101,10 @@ public:
     virtual void on_room([[maybe_unused]] StageId to) {}
 
     /// A stage of the pipeline was lost, or has joined as a new incarnation, whether or not
-    /// this actor shares a channel with it. Messages that were under way from or to the lost one are gone.
-    /// At the conductor, Joined comes when all living stages have their channels to the new one, so that a
-    /// Begin posted then reaches a complete pipeline. A peer may be lost again before it ever joined.
+    /// this actor shares a channel with it. Messages that were under way from or to the lost one
+    /// are gone. At the conductor, Joined comes when all living stages have their channels to the
+    /// new one, so that a Begin posted then reaches a complete pipeline. A peer may be lost again
+    /// before it ever joined.
     virtual void on_peer([[maybe_unused]] StageId peer, [[maybe_unused]] PeerChange change) {}
 };
 

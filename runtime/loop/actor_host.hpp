@@ -6,11 +6,11 @@
 // tests only a clock. One thread; never waits.
 // Every dispatch runs one handler to completion; a job's completion is a message like any other.
 //
-// Jobs of all actors run one at a time, in the order of submission. Before the next one starts all messages
-// in the inboxes are handled: the completion of the last job, messages that its handler sent to actors of
-// this process, those that follow from them, and so on (a loop runs a job only while has_mail() is false).
-// This cannot starve jobs: channels are bounded, and actors send only because of a job or of a message from
-// another process.
+// Jobs of all actors run one at a time, in the order of submission. Before the next one starts all
+// messages in the inboxes are handled: the completion of the last job, messages that its handler
+// sent to actors of this process, those that follow from them, and so on (a loop runs a job only
+// while has_mail() is false). This cannot starve jobs: channels are bounded, and actors send only
+// because of a job or of a message from another process.
 #pragma once
 
 #include <atomic>

@@ -1,9 +1,9 @@
 // Context: the interface through which an actor acts on its environment.
 //
-// In a stage process it is implemented by rings, timers and the stage's device; in the one-process tests
-// and the simulation by queues and a virtual clock. An actor uses nothing else: it reads no clock,
-// environment variable or file, and its handlers never wait. Jobs too go through it: submit() returns at
-// once, and the actor's own loop calls `done` when the job has ended.
+// In a stage process it is implemented by rings, timers and the stage's device; in the one-process
+// tests and the simulation by queues and a virtual clock. An actor uses nothing else: it reads no
+// clock, environment variable or file, and its handlers never wait. Jobs too go through it:
+// submit() returns at once, and the actor's own loop calls `done` when the job has ended.
 //
 // Threads: all calls come from the actor's loop.
 #pragma once
@@ -33,15 +33,15 @@ struct Context {
 
     [[nodiscard]] virtual Micros now() const = 0;
     /// Sends one hot message (ipc/wire/messages.hpp). Full is a normal result: the caller keeps the
-    /// message, and the loop calls Actor::on_room when there is room. A message to a peer that is lost
-    /// (Actor::on_peer) is dropped and counted; the result is Ok.
+    /// message, and the loop calls Actor::on_room when there is room. A message to a peer that is
+    /// lost (Actor::on_peer) is dropped and counted; the result is Ok.
     [[nodiscard]] virtual Push send(StageId to,
                                     std::uint16_t kind,
                                     std::span<const std::byte> bytes) = 0;
     /// Calls `wake` after `delay`, unless the actor was stopped by then.
     virtual void schedule(Micros delay, std::function<void()> wake) = 0;
-    /// Runs `work` on the stage's device; then the actor's loop calls `done`. The label describes the job
-    /// in the trace, and the simulation derives its cost from it.
+    /// Runs `work` on the stage's device; then the actor's loop calls `done`. The label describes
+    /// the job in the trace, and the simulation derives its cost from it.
     virtual void submit(const JobLabel& label,
                         std::function<JobOutcome()> work,
                         std::function<void(JobOutcome)> done) = 0;

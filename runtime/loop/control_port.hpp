@@ -1,5 +1,5 @@
-// ControlPort: the interface through which a loop sends and receives cold messages and learns which peers
-// are lost or back.
+// ControlPort: the interface through which a loop sends and receives cold messages and learns which
+// peers are lost or back.
 //
 // A stage has one peer for cold messages, the conductor (stage_process.hpp); the conductor has
 // all of its stages (supervisor.hpp). Called by the loop's thread only.
@@ -42,7 +42,8 @@ struct PeersWired {
 struct PeersJoined {
     std::vector<StageId> peers;
 };
-/// A consumer has opened its end of a link: the producer, an actor of this process, opens the other.
+/// A consumer has opened its end of a link: the producer, an actor of this process, opens the
+/// other.
 struct LinkOffered {
     StageId from;
     StageId to;
@@ -71,12 +72,13 @@ public:
     [[nodiscard]] virtual Status report_fault(StageId peer,
                                               Epoch peer_epoch,
                                               const Error& error) = 0;
-    /// The newest loss of `peer` was caused by a request: it does not count in the restart intensity.
+    /// The newest loss of `peer` was caused by a request: it does not count in the restart
+    /// intensity.
     virtual void excuse_loss([[maybe_unused]] StageId peer) {}
     /// The loop has taken over the channels of a PeersWired.
     [[nodiscard]] virtual Status wired(StageId peer, Epoch peer_epoch) = 0;
-    /// Passes the offer of consumer `to`, an actor of this process, on to producer `from`. To one that
-    /// was replaced: dropped, and ok.
+    /// Passes the offer of consumer `to`, an actor of this process, on to producer `from`. To one
+    /// that was replaced: dropped, and ok.
     [[nodiscard]] virtual Status offer(StageId from,
                                        Epoch from_epoch,
                                        StageId to,

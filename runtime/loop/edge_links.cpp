@@ -36,7 +36,8 @@ LinkSpec EdgeLinks::spec_of(const Edge& edge) const {
             .slots = edge.pool->slot_count(),
             .slot_bytes = edge.pool->slot_bytes(),
             .wake = [news = news_, bell = bell_] {
-                // Release pairs with the loop's acquire in has_news(): it sees what the link did before.
+                // Release pairs with the loop's acquire in has_news(): it sees what the link did
+                // before.
                 news->store(true, std::memory_order_release);
                 bell->ring();
             }};

@@ -10,8 +10,8 @@
 //   any                      peer lost --> retired (stage_edges.hpp), destroyed when no job is left
 //
 // - Until its link is open a pool has no free slots: an actor waits as for a full pool.
-// - An error may be the first sign that the peer is dying. If the peer's loss follows within the grace time,
-//   the channel is retired; otherwise the stage fails.
+// - An error may be the first sign that the peer is dying. If the peer's loss follows within the
+//   grace time, the channel is retired; otherwise the stage fails.
 // - An offer that is not for this incarnation of the consumer, and a second one, are dropped.
 // - Links have threads: to report a change they ring the process's doorbell and set has_news().
 //
@@ -42,8 +42,8 @@ public:
     /// `device` may be nullptr: then an edge with a link is an error. `limit` 0: not limited.
     EdgeLinks(TensorDevice* device, Doorbell& bell, Micros limit);
 
-    /// Opens the consumer's end of each new channel with a link and offers it; from now on their limit
-    /// runs. Errc::Protocol for such a channel without a device.
+    /// Opens the consumer's end of each new channel with a link and offers it; from now on their
+    /// limit runs. Errc::Protocol for such a channel without a device.
     [[nodiscard]] Status attach(StageEdges& edges, ControlPort& port, Micros now);
     /// Opens the producer's end.
     [[nodiscard]] Status take(StageEdges& edges, LinkOffered offered);
@@ -62,8 +62,8 @@ public:
                          std::span<const std::byte> payload);
     /// A frame was read: whether it has to wait for a tensor; then it is in.held.
     [[nodiscard]] static bool hold(StageEdges::In& in, const Popped& frame);
-    /// Whether the tensor of the frame that is held is there; it is expected from the first call on that
-    /// finds the link open. (The producer's end may open before this one.) Errc::Protocol as
+    /// Whether the tensor of the frame that is held is there; it is expected from the first call on
+    /// that finds the link open. (The producer's end may open before this one.) Errc::Protocol as
     /// TensorConsumer::announce().
     [[nodiscard]] static Result<bool> has_arrived(StageEdges::In& in);
     /// Whether there is a frame to be handled, or a held one to be checked again.

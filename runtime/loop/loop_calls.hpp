@@ -1,7 +1,7 @@
 // LoopCalls: a queue of functions that other threads post to a loop's thread.
 //
-// Threads: add() from any; run() from the one that runs the loop, or while none does. A function may
-// add others; the next run() calls them. Not bounded, because callers wait for their functions.
+// Threads: add() from any; run() from the one that runs the loop, or while none does. A function
+// may add others; the next run() calls them. Not bounded, because callers wait for their functions.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // PeerFaults: the peers of a loop that broke a channel's layout or sent an invalid message.
 //
-// A fault may be found while a handler runs that still holds tensors of the channel. So it is only recorded,
-// no further frame of the peer is read, and the loop closes the channels when no handler runs.
+// A fault may be found while a handler runs that still holds tensors of the channel. So it is only
+// recorded, no further frame of the peer is read, and the loop closes the channels when no handler
+// runs.
 // Threads: the loop's.
 #pragma once
 

@@ -1,11 +1,11 @@
-// StageEdges: the open channels of a process and the loop's state of each. Channels are opened and retired
-// with their peers.
+// StageEdges: the open channels of a process and the loop's state of each. Channels are opened and
+// retired with their peers.
 //
 //   wired ---> [open] --- peer lost, layout broken ---> [retired] --- jobs of before done ---> gone
 //
 // A retired channel is unused, but stays mapped, with its link: a job that was submitted before may
-// still read or write its tensors. The address of a channel does not change: actors keep pointers to its
-// pool while it is open (StageContext::tensors_to()). One thread, the loop's.
+// still read or write its tensors. The address of a channel does not change: actors keep pointers
+// to its pool while it is open (StageContext::tensors_to()). One thread, the loop's.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ public:
         bool wants_room = false;  // a send met Full
         bool wants_slot = false;  // the tensor pool had no free slot
     };
-    /// A frame that was taken from the ring and waits for its tensor; those after it stay in the ring.
+    /// A frame that was taken from the ring and waits for its tensor; those after it stay in the
+    /// ring.
     struct HeldFrame {
         std::uint16_t kind = 0;
         std::vector<std::byte> payload = {};
@@ -57,8 +58,8 @@ public:
     /// Takes the edges out of the wiring.
     explicit StageEdges(Wiring& wiring);
 
-    // Iterate by index where cold messages are delivered in between: these may close or add edges (handlers
-    // may not).
+    // Iterate by index where cold messages are delivered in between: these may close or add edges
+    // (handlers may not).
     [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
     [[nodiscard]] std::vector<std::unique_ptr<In>>& in() { return in_; }
     /// nullptr if there is none: the peer is absent.
@@ -69,16 +70,16 @@ public:
     [[nodiscard]] bool is_absent(StageId peer) const { return absent_.contains(peer); }
     /// Of the peer's incarnation at the other end; 0 if there are no channels with it.
     [[nodiscard]] Epoch epoch_of(StageId peer) const;
-    /// Retires all channels with `peer`; `jobs` were submitted until now, ever. Whether it was there
-    /// until now.
+    /// Retires all channels with `peer`; `jobs` were submitted until now, ever. Whether it was
+    /// there until now.
     [[nodiscard]] bool lose(StageId peer, std::uint64_t jobs = 0);
     void add(std::vector<OutEdge> out, std::vector<InEdge> in);
     /// The peer's doorbell is rung once for all that was sent to it since the last call.
     void ring_bells();
     /// The doorbells of producers that wait for slots which were released since the last call.
     void ring_for_slots();
-    /// The first `jobs` jobs ever submitted have ended: channels that were retired before the next job was
-    /// submitted are destroyed.
+    /// The first `jobs` jobs ever submitted have ended: channels that were retired before the next
+    /// job was submitted are destroyed.
     void bury_retired(std::uint64_t jobs);
 
     /// Room for the longest frame of any channel, aligned for every message.

@@ -222,7 +222,8 @@ void StageLoop::Impl::take(PortEvent event) {
         for (const StageId peer : lost->peers) lose(peer);
     } else if (auto* wired = std::get_if<PeersWired>(&event)) {
         fault_point(FaultPoint::PeerWired);
-        // First retire the channels of the earlier incarnation, and report its loss if that has not been done.
+        // First retire the channels of the earlier incarnation, and report its loss if that has not
+        // been done.
         for (const StageId peer : wired->peers) lose(peer);
         edges_.add(std::move(wired->out), std::move(wired->in));
         report(port_.wired(wired->peers.front(), wired->epoch));

@@ -7,8 +7,8 @@
 //     loop.add(process->assignment().stage, actor);       // and the others of its actors
 //     return process->finish(loop.run());                 // the exit code
 //
-// A stage whose conductor has died exits: it detects this by the control socket and by the parent-death
-// signal.
+// A stage whose conductor has died exits: it detects this by the control socket and by the
+// parent-death signal.
 #pragma once
 
 #include <memory>
@@ -28,16 +28,16 @@ inline constexpr const char* kControlFdOption = "--control-fd";
 
 class StageProcess final : public ControlPort {
 public:
-    /// Takes over `control_fd` and waits for the assignment. Also checks again for the death of the parent:
-    /// Errc::PeerGone if the conductor has died already.
+    /// Takes over `control_fd` and waits for the assignment. Also checks again for the death of the
+    /// parent: Errc::PeerGone if the conductor has died already.
     [[nodiscard]] static Result<std::unique_ptr<StageProcess>> join(int control_fd);
 
     [[nodiscard]] const control::Assign& assignment() const { return assignment_; }
     /// The telemetry block of this process, which its loop will use too.
     [[nodiscard]] StageTelemetry& telemetry() { return *telemetry_; }
 
-    /// Sends Hello (wire version and pid are filled in here), waits for Wire, attaches the channels and
-    /// answers Ready.
+    /// Sends Hello (wire version and pid are filled in here), waits for Wire, attaches the channels
+    /// and answers Ready.
     [[nodiscard]] Result<Wiring> introduce(control::Hello hello);
 
     /// Reports a failed run to the conductor and gives the exit code: 0 for ok, 1 otherwise.

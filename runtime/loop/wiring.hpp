@@ -40,8 +40,8 @@ struct EdgeSpec {
     std::uint32_t urgent_slots = 16;
     std::uint32_t tensor_slots = 0;  // 0: no tensors travel here
     std::size_t tensor_bytes = 0;    // of one slot: rows of the largest batch x dim x 4
-    /// Host for all that the conductor is an end of. Local is for edges within a process, Exported and
-    /// Nccl for edges between two.
+    /// Host for all that the conductor is an end of. Local is for edges within a process, Exported
+    /// and Nccl for edges between two.
     Transport transport = Transport::Host;
     std::string name = {};  // "early -> final", for messages; empty: by numbers
     std::uint32_t frame_bytes = frame_bytes_for(kVerifyRowsMax);  // of the longest message
@@ -100,8 +100,9 @@ struct AttachedEdges {
 /// All channels of a pipeline, held by the conductor: makes the memory, and says what to send
 /// to each process. Neither copies nor maps a tensor.
 ///
-/// A channel exists while both of its processes are wired. When one is lost, its channels are removed
-/// (unwire()); its next incarnation gets new ones to all wired processes (wire()), in new memory.
+/// A channel exists while both of its processes are wired. When one is lost, its channels are
+/// removed (unwire()); its next incarnation gets new ones to all wired processes (wire()), in new
+/// memory.
 class WiringPlan {
 public:
     enum class Checksums : std::uint8_t { HeadersOnly, Payloads };

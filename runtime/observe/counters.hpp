@@ -1,7 +1,7 @@
 // Counters and gauges of a process, in its telemetry block (stage_telemetry.hpp).
 //
-// The runtime has counters of its own. All other slots are free: the code that uses them names them at
-// compile time (free_counter(), free_gauge()).
+// The runtime has counters of its own. All other slots are free: the code that uses them names them
+// at compile time (free_counter(), free_gauge()).
 // Plain values; any thread.
 #pragma once
 

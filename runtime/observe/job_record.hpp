@@ -1,7 +1,8 @@
-// JobRecord: how long the jobs of one name took in a stage, in its incarnation and in those before it.
+// JobRecord: how long the jobs of one name took in a stage, in its incarnation and in those before
+// it.
 //
-// Kept in the telemetry block (stage_telemetry.hpp), so it outlives a stage that is killed. The deadlines of
-// jobs are computed from it (runtime/loop/job_limits.hpp). Plain values.
+// Kept in the telemetry block (stage_telemetry.hpp), so it outlives a stage that is killed. The
+// deadlines of jobs are computed from it (runtime/loop/job_limits.hpp). Plain values.
 #pragma once
 
 #include <array>

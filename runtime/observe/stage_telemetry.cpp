@@ -87,8 +87,8 @@ struct TelemetryLayout {
     // Release by the writer after the event's stamp, acquire by the reader before the stamps.
     alignas(kLineBytes) std::atomic<std::uint64_t> traced;
 };
-// As drawn in the header and in docs/observability.md; a change must bump kTelemetryVersion. A name for a
-// free slot is no change: the slot is 0 until its first count.
+// As drawn in the header and in docs/observability.md; a change must bump kTelemetryVersion. A name
+// for a free slot is no change: the slot is 0 until its first count.
 static_assert(offsetof(TelemetryLayout, activity) == 128 && offsetof(TelemetryLayout, job) == 132);
 static_assert(offsetof(TelemetryLayout, jobs) == 160 && offsetof(TelemetryLayout, gauges) == 256);
 static_assert(offsetof(TelemetryLayout, counters) == 384 &&

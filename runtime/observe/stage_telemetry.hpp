@@ -1,10 +1,10 @@
-// StageTelemetry: the telemetry block of a process, in shared memory: its current activity with a deadline,
-// its counters, and its trace ring.
+// StageTelemetry: the telemetry block of a process, in shared memory: its current activity with a
+// deadline, its counters, and its trace ring.
 //
 // The conductor makes one per incarnation of a stage and keeps it, so it can be read after a
 // crash; the stage writes it; `paceline top` finds it in the conductor's descriptors. A reader
-// maps it read-only and validates what it reads: a stage that writes garbage here can only make figures
-// wrong, or be replaced as hung itself.
+// maps it read-only and validates what it reads: a stage that writes garbage here can only make
+// figures wrong, or be replaced as hung itself.
 //
 //   offset 0       128        256      384        768      896
 //   +--------------+----------+--------+----------+--------+----------------------------------+
@@ -13,9 +13,9 @@
 //   | pid, name    | jobs     |        |          | traced |                                  |
 //   +--------------+----------+--------+----------+--------+----------------------------------+
 //
-// Hangs are detected by deadlines: whenever the process starts an activity (loading, a job, a wait, which
-// always has a limit) it publishes a deadline. The heartbeat of a helper thread would continue while the
-// loop is stuck.
+// Hangs are detected by deadlines: whenever the process starts an activity (loading, a job, a wait,
+// which always has a limit) it publishes a deadline. The heartbeat of a helper thread would
+// continue while the loop is stuck.
 // Threads: one writer, the process's loop; any readers.
 #pragma once
 
@@ -79,8 +79,8 @@ struct TelemetryLayout;  // stage_telemetry.cpp
 /// The writer's end.
 class StageTelemetry {
 public:
-    /// The memory of a telemetry block. `trace_events` is rounded up to a power of two; 0: no trace.
-    /// `jobs`: what is known of them from earlier incarnations.
+    /// The memory of a telemetry block. `trace_events` is rounded up to a power of two; 0: no
+    /// trace. `jobs`: what is known of them from earlier incarnations.
     [[nodiscard]] static Result<ShmFile> create(StageId stage,
                                                 Epoch epoch,
                                                 std::string_view name,
@@ -114,8 +114,8 @@ private:
 /// A reader's end; keeps working after the writer died.
 class StageTelemetryView {
 public:
-    /// Errc::Protocol if it is no telemetry block, or one that its writer could still shrink under the
-    /// reader. The descriptor need only be readable, and is not kept.
+    /// Errc::Protocol if it is no telemetry block, or one that its writer could still shrink under
+    /// the reader. The descriptor need only be readable, and is not kept.
     [[nodiscard]] static Result<StageTelemetryView> attach(int fd);
 
     [[nodiscard]] TelemetrySnapshot snapshot() const;

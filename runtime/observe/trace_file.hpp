@@ -15,9 +15,9 @@
 // processes is an asynchronous slice from Send to Receive, and how many are on their way is a
 // counter.
 //
-// Pure. The events come from processes that may have died or written garbage, so they are not trusted: for
-// any events the text is well-formed JSON, times only grow, and slices of one row nest. Events that cannot
-// be matched have no arrow and no asynchronous slice.
+// Pure. The events come from processes that may have died or written garbage, so they are not
+// trusted: for any events the text is well-formed JSON, times only grow, and slices of one row
+// nest. Events that cannot be matched have no arrow and no asynchronous slice.
 #pragma once
 
 #include <cstdint>

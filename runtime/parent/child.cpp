@@ -86,7 +86,8 @@ void Child::watch_control() {
                               });
 }
 
-/// One poll. What was already read causes no further wake-up: then the next poll is requested at once.
+/// One poll. What was already read causes no further wake-up: then the next poll is requested at
+/// once.
 void Child::listen() {
     if (receive()) {
         boost::asio::post(control_watch_.get_executor(), [this] { listen(); });
@@ -103,7 +104,8 @@ void Child::watch_output() {
     });
 }
 
-/// The number belongs to this child until it is reaped. Also true if the kernel knows no such child.
+/// The number belongs to this child until it is reaped. Also true if the kernel knows no such
+/// child.
 bool Child::has_ended() const {
     siginfo_t info{};
     const auto id = static_cast<id_t>(pid_);
@@ -206,7 +208,8 @@ void Child::fall_silent(const Error& error) {
 
 void Child::kill() {
     if (gone_) return;
-    // One whose socket closed first was most likely dead already: then the signal came from elsewhere.
+    // One whose socket closed first was most likely dead already: then the signal came from
+    // elsewhere.
     if (!silent_) killed_ = true;
     // It has no group of its own where setpgid is denied (spawn.hpp).
     if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);

@@ -1,9 +1,9 @@
 // Child: one started stage process as its node agent sees it.
 //
-// Watches the process descriptor (the process has ended), the control socket (a message, or the end of file)
-// and its output; and asks the kernel whether the process was stopped, and without a process descriptor
-// whether it has ended. It reports these as NodeEvents and decides nothing. Included by local_node.cpp and
-// child.cpp alone, because it includes Asio.
+// Watches the process descriptor (the process has ended), the control socket (a message, or the end
+// of file) and its output; and asks the kernel whether the process was stopped, and without a
+// process descriptor whether it has ended. It reports these as NodeEvents and decides nothing.
+// Included by local_node.cpp and child.cpp alone, because it includes Asio.
 //
 // Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
 #pragma once
@@ -50,7 +50,8 @@ public:
     void flush();
     /// SIGKILL to the whole process group; on_exit follows through the io_context.
     void kill();
-    /// Reports whether the process was stopped or continued since the last call, or has ended unnoticed.
+    /// Reports whether the process was stopped or continued since the last call, or has ended
+    /// unnoticed.
     void look_for_changes();
 
     [[nodiscard]] std::string title() const;

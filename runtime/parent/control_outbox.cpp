@@ -6,7 +6,8 @@
 namespace paceline {
 namespace {
 
-/// The owner did not run for this long: the machine may have been suspended, so the limit starts again.
+/// The owner did not run for this long: the machine may have been suspended, so the limit starts
+/// again.
 constexpr std::chrono::milliseconds kLateFlush{1'000};
 
 }  // namespace

@@ -3,10 +3,11 @@
 //   push() ---> socket has room, nothing waits ---> sent at once
 //          \--> [waiting, in order] --- flush(), at each poll ---> sent
 //
-// No call waits, so a stage that does not read (stopped, in a long job) does not block its parent: a
-// prompt of 54,000 tokens is more than a socket holds. Bounded: if too many bytes wait, or the stage reads
-// nothing within the sender's limit, a call returns an error, after which the owner replaces the stage.
-// Descriptors of a waiting message are duplicated, because the sender may close its own.
+// No call waits, so a stage that does not read (stopped, in a long job) does not block its parent:
+// a prompt of 54,000 tokens is more than a socket holds. Bounded: if too many bytes wait, or the
+// stage reads nothing within the sender's limit, a call returns an error, after which the owner
+// replaces the stage. Descriptors of a waiting message are duplicated, because the sender may close
+// its own.
 // Threads: one, its owner's.
 #pragma once
 

@@ -33,7 +33,8 @@ constexpr std::chrono::milliseconds kReapLimit{5'000};
 /// Limits a poll, so that a stage that sends faster than it is read does not block this process.
 constexpr std::chrono::milliseconds kPollLimit{5};
 constexpr rlim_t kDescriptorsWanted = 4'096;
-/// How often the kernel is asked whether a child was stopped, or has ended without a process descriptor.
+/// How often the kernel is asked whether a child was stopped, or has ended without a process
+/// descriptor.
 constexpr std::chrono::milliseconds kChildInterval{10};
 
 Error failed(const char* call) {
@@ -72,8 +73,8 @@ public:
     /// A descriptor that is closed leaves the set by itself.
     [[nodiscard]] Status watch(int fd) const {
         epoll_event event{};
-        // Edges only: a level would ring all the time until the loop has polled. Room in a socket is
-        // news for what waits to be sent.
+        // Edges only: a level would ring all the time until the loop has polled. Room in a socket
+        // is news for what waits to be sent.
         event.events = EPOLLIN | EPOLLOUT | EPOLLET;
         event.data.fd = fd;
         if (::epoll_ctl(set_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
@@ -150,8 +151,9 @@ private:
 
     NodeEvents events_;
     asio::io_context io_{1};
-    // poll_one() answers 0 when nothing is queued; without this also when nothing is awaited. Then what
-    // is queued about closed descriptors would be taken for news of those that are opened next.
+    // poll_one() answers 0 when nothing is queued; without this also when nothing is awaited. Then
+    // what is queued about closed descriptors would be taken for news of those that are opened
+    // next.
     asio::executor_work_guard<asio::io_context::executor_type> busy_{io_.get_executor()};
     asio::signal_set signals_;
     std::map<Incarnation, std::unique_ptr<Child>> children_;
@@ -291,8 +293,8 @@ void raise_descriptor_limit() {
 
 Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events, bool catch_signals) {
     raise_descriptor_limit();
-    // Processes that a dying stage leaves behind become children of this process, which reaps them. Where
-    // that is denied, init does.
+    // Processes that a dying stage leaves behind become children of this process, which reaps them.
+    // Where that is denied, init does.
     (void)::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     try {
         return std::unique_ptr<NodeAgent>{

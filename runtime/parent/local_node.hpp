@@ -11,8 +11,9 @@
 
 namespace paceline {
 
-/// Also makes this process the reaper of processes that its stages leave behind, and raises its limit of
-/// open descriptors, both as far as permitted. Errc::System if it cannot watch children and signals.
+/// Also makes this process the reaper of processes that its stages leave behind, and raises its
+/// limit of open descriptors, both as far as permitted. Errc::System if it cannot watch children
+/// and signals.
 [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_local_node(NodeEvents events,
                                                                  bool catch_signals);
 

@@ -1,12 +1,12 @@
 // NodeAgent: starts, kills and reaps the stages of one machine, and passes their messages.
 //
-// The supervisor decides what to do with stages (recovery.hpp) and calls an agent, which executes it and
-// reports events. LocalNode (local_node.hpp) is the agent of the conductor's machine. The interface
-// would also serve an agent of another machine, reached over a connection; that one would have to replace
-// the channels too, because memory files exist on one machine only.
+// The supervisor decides what to do with stages (recovery.hpp) and calls an agent, which executes
+// it and reports events. LocalNode (local_node.hpp) is the agent of the conductor's machine. The
+// interface would also serve an agent of another machine, reached over a connection; that one would
+// have to replace the channels too, because memory files exist on one machine only.
 //
-// An incarnation is identified by (stage process, epoch). Events of a replaced incarnation still arrive and
-// are recognised by their epoch. Threads: one, the supervisor's.
+// An incarnation is identified by (stage process, epoch). Events of a replaced incarnation still
+// arrive and are recognised by their epoch. Threads: one, the supervisor's.
 #pragma once
 
 #include <chrono>
@@ -35,11 +35,13 @@ struct Incarnation {
 struct NodeEvents {
     /// A control message of a stage.
     std::function<void(Incarnation, ControlSocket::Received)> on_message;
-    /// Its control socket is closed, is not read or has an invalid message; the process may still run.
+    /// Its control socket is closed, is not read or has an invalid message; the process may still
+    /// run.
     std::function<void(Incarnation, const Error&)> on_silence;
     /// Some of the messages that send() had queued were sent. May be empty.
     std::function<void(Incarnation)> on_flushed;
-    /// It was started on any core, because sched_setaffinity was denied with this errno. May be empty.
+    /// It was started on any core, because sched_setaffinity was denied with this errno. May be
+    /// empty.
     std::function<void(Incarnation, int error)> on_unpinned;
     /// Its process was stopped (SIGSTOP, SIGTSTP) or continued.
     std::function<void(Incarnation, bool stopped)> on_stopped;
@@ -66,9 +68,9 @@ public:
                                        const ProcessSpec& process,
                                        const std::vector<std::string>& command) = 0;
     /// Never waits: what its socket has no room for is sent by later polls, in order. A stage that
-    /// reads nothing of it for `limit`, not counting the time in which its process is stopped, falls
-    /// silent (on_silence), and so does one for which too much waits already. Errc::PeerGone if the
-    /// incarnation is gone or fell silent; on_silence was called by then.
+    /// reads nothing of it for `limit`, not counting the time in which its process is stopped,
+    /// falls silent (on_silence), and so does one for which too much waits already. Errc::PeerGone
+    /// if the incarnation is gone or fell silent; on_silence was called by then.
     [[nodiscard]] virtual Status send(Incarnation who,
                                       const control::Message& message,
                                       std::span<const int> files,
@@ -76,8 +78,8 @@ public:
                                       Envelope envelope) = 0;
     /// SIGKILL to the process and what it forked; on_exit follows.
     virtual void kill(Incarnation who) = 0;
-    /// Calls the events that are due, without waiting. If a stage sends faster than it is read, only some of
-    /// its messages are delivered per call.
+    /// Calls the events that are due, without waiting. If a stage sends faster than it is read,
+    /// only some of its messages are delivered per call.
     virtual void poll() = 0;
     /// The same, but waits for something to happen until the deadline.
     virtual void wait(Deadline deadline) = 0;

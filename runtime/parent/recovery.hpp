@@ -1,5 +1,6 @@
-// Recovery: the state machine that decides what to do when stages fail. Pure: events and times in, commands
-// out. The supervisor executes the commands on processes, the simulation on simulated ones.
+// Recovery: the state machine that decides what to do when stages fail. Pure: events and times in,
+// commands out. The supervisor executes the commands on processes, the simulation on simulated
+// ones.
 //
 // One stage process:
 //
@@ -20,10 +21,11 @@
 // - Join makes channels between the new incarnation and every process that is Wiring or Up; those
 //   answer `rewired`. Two stages that come back at once get their common channel when the second
 //   one joins.
-// - A new incarnation that is not Up within the start limit is suspected; if only the answers of survivors
-//   are missing, those survivors are suspected instead.
-// - A pause of the machine (paused()) extends limits and does not count as time of work. A limit is extended
-//   by kPausesMax pauses only, because a caller whose own handlers take long would report a pause each time.
+// - A new incarnation that is not Up within the start limit is suspected; if only the answers of
+//   survivors are missing, those survivors are suspected instead.
+// - A pause of the machine (paused()) extends limits and does not count as time of work. A limit is
+//   extended by kPausesMax pauses only, because a caller whose own handlers take long would report
+//   a pause each time.
 // - An event of an old epoch changes nothing.
 #pragma once
 
@@ -42,9 +44,10 @@
 
 namespace paceline {
 
-/// As in Erlang/OTP, the supervisor gives up after more than restarts_max restarts within `period`. Unlike
-/// there, only time in which the stage was Up counts: loading a large model takes longer than the period, so
-/// a stage that dies each time after loading would otherwise be restarted for ever.
+/// As in Erlang/OTP, the supervisor gives up after more than restarts_max restarts within `period`.
+/// Unlike there, only time in which the stage was Up counts: loading a large model takes longer
+/// than the period, so a stage that dies each time after loading would otherwise be restarted for
+/// ever.
 struct RestartRules {
     std::uint32_t restarts_max = 5;
     Micros period{30'000'000};
@@ -53,7 +56,8 @@ struct RestartRules {
     Micros start_limit{120'000'000};  // from Spawn to greeted, and again from Join to Joined
 };
 
-/// At most this many pauses, of any length, extend a limit. More mean that the caller itself is always late.
+/// At most this many pauses, of any length, extend a limit. More mean that the caller itself is
+/// always late.
 inline constexpr std::uint32_t kPausesMax = 16;
 
 enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled };
@@ -119,10 +123,11 @@ public:
 
     /// The stage is faulty, though its process may still run.
     void suspect(StageId id, Epoch epoch, const std::string& why, Micros now);
-    /// The stage cannot start, for a reason that the next incarnation would meet too (a file is gone): it is
-    /// not restarted.
+    /// The stage cannot start, for a reason that the next incarnation would meet too (a file is
+    /// gone): it is not restarted.
     void hopeless(StageId id, Epoch epoch, Micros now);
-    /// A request caused its newest loss: that death does not count in the restart intensity and the back-off.
+    /// A request caused its newest loss: that death does not count in the restart intensity and the
+    /// back-off.
     void excuse(StageId id);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
@@ -132,8 +137,8 @@ public:
     void rewired(StageId survivor, StageId peer, Epoch peer_epoch, Micros now);
     /// Time has passed: handles restarts that are due and incarnations that took too long.
     void tick(Micros now);
-    /// The machine, or the caller, may have been frozen for `gap` until now: start limits are extended by
-    /// it, and it does not count as time of work. Call before tick().
+    /// The machine, or the caller, may have been frozen for `gap` until now: start limits are
+    /// extended by it, and it does not count as time of work. Call before tick().
     void paused(Micros gap, Micros now);
 
     [[nodiscard]] std::optional<Command> next();

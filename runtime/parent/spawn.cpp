@@ -25,7 +25,8 @@
 namespace paceline {
 namespace {
 
-/// What the child tells its parent before exec: that it is not pinned, or that it cannot become the stage.
+/// What the child tells its parent before exec: that it is not pinned, or that it cannot become the
+/// stage.
 struct ChildNote {
     int error;
     int step;
@@ -60,9 +61,9 @@ bool note(const Plan& plan, Step step) {
     ::_exit(note(plan, step) ? 127 : 126);
 }
 
-/// Every descriptor but the standard ones closes at exec. Without close_range (before Linux 5.11, and in
-/// old container profiles) each is marked: those of this program are marked already, only those of the
-/// shell that started it and of libraries are not.
+/// Every descriptor but the standard ones closes at exec. Without close_range (before Linux 5.11,
+/// and in old container profiles) each is marked: those of this program are marked already, only
+/// those of the shell that started it and of libraries are not.
 void close_at_exec() {
     if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
     for (int fd = 3; fd < kDescriptorsMax; ++fd) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -70,8 +71,8 @@ void close_at_exec() {
 
 /// The child between fork and exec.
 [[noreturn]] void become_stage(const Plan& plan) {
-    // Not needed to run: without the signal the stage ends when its control socket closes; without a
-    // group its parent kills it alone.
+    // Not needed to run: without the signal the stage ends when its control socket closes; without
+    // a group its parent kills it alone.
     (void)::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != plan.parent) ::_exit(125);  // died before the signal was armed
     (void)::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -126,9 +127,9 @@ std::vector<std::uint64_t> mask_of(std::span<const int> cores) {
     return mask;
 }
 
-/// The child's next note; nothing once it has become the stage (its end of the pipe closes at exec). A
-/// file system that does not answer, or another thread's fork that keeps a copy of the pipe, must not
-/// block the parent for ever.
+/// The child's next note; nothing once it has become the stage (its end of the pipe closes at
+/// exec). A file system that does not answer, or another thread's fork that keeps a copy of the
+/// pipe, must not block the parent for ever.
 Result<std::optional<ChildNote>> next_note(const std::string& name,
                                            int fd,
                                            std::chrono::steady_clock::time_point deadline,
@@ -157,8 +158,8 @@ Result<std::optional<ChildNote>> next_note(const std::string& name,
     return std::optional{note};
 }
 
-/// Waits until the child has become the stage or has said why it cannot: 0, or the errno for which it
-/// could not be pinned.
+/// Waits until the child has become the stage or has said why it cannot: 0, or the errno for which
+/// it could not be pinned.
 Result<int> await_exec(const std::string& name, int fd, std::chrono::milliseconds exec_limit) {
     const auto deadline = std::chrono::steady_clock::now() + exec_limit;
     int pin_error = 0;
@@ -175,7 +176,8 @@ Result<int> await_exec(const std::string& name, int fd, std::chrono::millisecond
     }
 }
 
-/// The path by which this program was started, for a container without /proc; nullptr if it is not known.
+/// The path by which this program was started, for a container without /proc; nullptr if it is not
+/// known.
 const char* path_of_program() {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an address as the kernel hands it over
     return reinterpret_cast<const char*>(::getauxval(AT_EXECFN));

@@ -6,9 +6,9 @@
 // everything it ever allocates is local to them), reads /dev/null, writes stdout and stderr into
 // a pipe that its parent keeps, and closes every other descriptor.
 //
-// A step that a kernel or a container's profile denies and that a stage can do without is left out: a stage
-// that cannot be pinned runs unpinned (Spawned::pin_error), one without a parent-death signal ends when its
-// control socket closes.
+// A step that a kernel or a container's profile denies and that a stage can do without is left out:
+// a stage that cannot be pinned runs unpinned (Spawned::pin_error), one without a parent-death
+// signal ends when its control socket closes.
 //
 // Must be called from the thread that lives as long as the children may: the parent-death signal
 // belongs to the thread that forked.
@@ -39,12 +39,12 @@ struct Spawned {
     int pin_error = 0;      // errno of sched_setaffinity: the child runs on any core; 0: on its own
 };
 
-/// Of `process` its name, cores and on_death count. `command` is argv, with "--control-fd N" appended for the
-/// child's control descriptor; empty: /proc/self/exe stage. When memory runs out the kernel takes stages before
-/// this process, first those that restart alone.
+/// Of `process` its name, cores and on_death count. `command` is argv, with "--control-fd N"
+/// appended for the child's control descriptor; empty: /proc/self/exe stage. When memory runs out
+/// the kernel takes stages before this process, first those that restart alone.
 /// Errc::BadArgument for a core that does not exist or is not allowed here; Errc::System names
-/// the call that failed, also in the child before exec. A child that has not reached exec within `exec_limit`
-/// is killed, which is Errc::System too.
+/// the call that failed, also in the child before exec. A child that has not reached exec within
+/// `exec_limit` is killed, which is Errc::System too.
 [[nodiscard]] Result<Spawned> spawn_stage(const ProcessSpec& process,
                                           const std::vector<std::string>& command,
                                           std::chrono::milliseconds exec_limit = kExecLimit);

@@ -1,10 +1,12 @@
-// StageWatch: decides from a telemetry block, and from the state of the process, whether a stage hangs. Pure.
+// StageWatch: decides from a telemetry block, and from the state of the process, whether a stage
+// hangs. Pure.
 //
 // - A stage whose published deadline has passed hangs, in any activity: waits have limits too, so a
 //   running loop always has a deadline in the future.
-// - A deadline is extended by every pause after the activity began: of the process alone (it was stopped and
-//   continued), or of the caller, with which the whole machine may have been frozen. Only the newest
-//   pauses count, so that a caller that is always late (its own handlers take long) still finds a hang.
+// - A deadline is extended by every pause after the activity began: of the process alone (it was
+//   stopped and continued), or of the caller, with which the whole machine may have been frozen.
+//   Only the newest pauses count, so that a caller that is always late (its own handlers take long)
+//   still finds a hang.
 // - A stopped process (SIGSTOP, a debugger) publishes nothing: it gets the stop grace instead,
 //   and after it continues, a moment to publish its next deadline.
 #pragma once
@@ -50,9 +52,9 @@ private:
     Nanos lenient_until_{0};
 };
 
-/// The job records that the next incarnation starts with. `hung`: the stage was killed in a job that exceeded
-/// its deadline; in case the job is only slow, the next incarnation may take ten times as long for it, but at
-/// most `limit_max`. A real hang is then detected later.
+/// The job records that the next incarnation starts with. `hung`: the stage was killed in a job
+/// that exceeded its deadline; in case the job is only slow, the next incarnation may take ten
+/// times as long for it, but at most `limit_max`. A real hang is then detected later.
 [[nodiscard]] JobRecords inherited_jobs(const TelemetrySnapshot& telemetry,
                                         bool hung,
                                         std::chrono::microseconds limit_max);

@@ -91,8 +91,8 @@ Status Supervisor::Impl::start(std::span<const ProcessSpec> processes) {
     return {};
 }
 
-/// The deadline moves with a pause of the whole machine, which shows as a look that comes late; but not for
-/// ever, for every look is late where a callback takes long.
+/// The deadline moves with a pause of the whole machine, which shows as a look that comes late; but
+/// not for ever, for every look is late where a callback takes long.
 template <class Done>
 Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done done) {
     run_.node->poll();

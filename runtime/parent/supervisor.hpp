@@ -4,19 +4,20 @@
 //     supervisor->start(children)                // spawn all, hand out assignments
 //     auto hellos = supervisor->await_hellos();  // all loaded; the caller compares them
 //     auto wiring = supervisor->wire(edges, spin_micros);  // channels out, all Ready
-//     StageLoop loop(std::move(wiring), *supervisor, {}); loop.add(kConductor, conductor); loop.run();
+//     StageLoop loop(std::move(wiring), *supervisor, {}); loop.add(kConductor, conductor);
+//     loop.run();
 //     supervisor->shutdown();                    // or the destructor, at once
 //
 // Every wait is on all of {each stage's process descriptor, each control socket, the deadline,
 // signals} at once. Until wire() has returned, a stage that dies or reports Failed ends the run
-// with its exit report. After it, recovery.hpp decides: the supervisor closes the channels of a lost
-// stage, starts the next incarnation, connects it to the others, and informs the conductor's actor
-// through the loop (control_port.hpp) of both.
+// with its exit report. After it, recovery.hpp decides: the supervisor closes the channels of a
+// lost stage, starts the next incarnation, connects it to the others, and informs the conductor's
+// actor through the loop (control_port.hpp) of both.
 //
-// A stage is suspected after: a closed control socket, Failed, a channel that a peer found broken, a
-// passed deadline in its telemetry block (stage_telemetry.hpp), a process that was stopped for too long.
-// The offer of a device edge's consumer (tensor_link.hpp) is passed on to the producer if both
-// incarnations are still current, and dropped otherwise; the supervisor does not read it.
+// A stage is suspected after: a closed control socket, Failed, a channel that a peer found broken,
+// a passed deadline in its telemetry block (stage_telemetry.hpp), a process that was stopped for
+// too long. The offer of a device edge's consumer (tensor_link.hpp) is passed on to the producer if
+// both incarnations are still current, and dropped otherwise; the supervisor does not read it.
 //
 // Threads: create, use and destroy on one thread; that thread forks the children. It maps only
 // the conductor's own channels, so a crash of a stage cannot corrupt it.
@@ -98,11 +99,11 @@ public:
     /// Of the incarnations that live now; 0 for one that is being replaced.
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
-    /// Why stages run on any core although they were given some (an errno of sched_setaffinity); 0 if they
-    /// were pinned.
+    /// Why stages run on any core although they were given some (an errno of sched_setaffinity); 0
+    /// if they were pinned.
     [[nodiscard]] int pin_error() const;
-    /// The conductor's telemetry block, then the incarnations in the order in which they were started, the
-    /// oldest dead ones left out.
+    /// The conductor's telemetry block, then the incarnations in the order in which they were
+    /// started, the oldest dead ones left out.
     [[nodiscard]] std::vector<StageRecord> records() const;
 
 private:

@@ -1,5 +1,5 @@
-// CostTable: measured costs for simulating pipelines: seconds of a job by stage, model, layers, rows,
-// context, threads and busy neighbours, and seconds of a transfer by edge.
+// CostTable: measured costs for simulating pipelines: seconds of a job by stage, model, layers,
+// rows, context, threads and busy neighbours, and seconds of a transfer by edge.
 //
 // A file of lines; fields are separated by tabs. '#' starts a comment line. The first other line
 // names the columns:
@@ -9,10 +9,10 @@
 //     draft>segment-1  -  0       1     0        0        0           0.000004     (a transfer)
 //
 // A cost is looked up in the records of its stage and fingerprint that are nearest in threads, then
-// neighbours, then layers. Between them it is interpolated in rows and context; beyond them the nearest
-// record is used, except that for more rows than were measured, and than a batch may verify, time grows in
-// proportion to the rows. Time is scaled in proportion to the layers; records with 0 layers apply to any
-// number. Values; no side effects.
+// neighbours, then layers. Between them it is interpolated in rows and context; beyond them the
+// nearest record is used, except that for more rows than were measured, and than a batch may
+// verify, time grows in proportion to the rows. Time is scaled in proportion to the layers; records
+// with 0 layers apply to any number. Values; no side effects.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SimChannel: one directed edge between two incarnations, for as long as both live: a bounded
 // queue with delays where the real world has a ring, and a real tensor pool in plain memory.
 //
-// A restart makes new channels (new memory); writes to an old one go to memory that is not read. Frames
-// keep their order; an edge may stall, and then nothing arrives until the stall ends. Shared by its two
-// ends, either of which may die first.
+// A restart makes new channels (new memory); writes to an old one go to memory that is not read.
+// Frames keep their order; an edge may stall, and then nothing arrives until the stall ends. Shared
+// by its two ends, either of which may die first.
 #pragma once
 
 #include <algorithm>

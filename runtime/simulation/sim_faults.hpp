@@ -1,5 +1,5 @@
-// SimFaults: the faults of a simulated run. The plan is made from a seed before the run, so that it can be
-// printed, and reduced by hand to find the cause of a failure.
+// SimFaults: the faults of a simulated run. The plan is made from a seed before the run, so that it
+// can be printed, and reduced by hand to find the cause of a failure.
 #pragma once
 
 #include <cstdint>

@@ -198,7 +198,8 @@ void SimProcess::job_done(std::uint64_t job) {
     run_until_blocked();
 }
 
-/// Before it sleeps: marks channels whose room it waits for and checks them again. True: there is room.
+/// Before it sleeps: marks channels whose room it waits for and checks them again. True: there is
+/// room.
 bool SimProcess::must_wait_for_room() {
     bool found = false;
     for (Out& out : out_) {

@@ -1,5 +1,6 @@
-// SimJobs: the jobs of one simulated incarnation as its telemetry block would show them: their deadlines
-// (runtime/loop/job_limits.hpp), the running one, and the records for the next incarnation.
+// SimJobs: the jobs of one simulated incarnation as its telemetry block would show them: their
+// deadlines (runtime/loop/job_limits.hpp), the running one, and the records for the next
+// incarnation.
 //
 //     begin() --> [Computing, until a deadline] -- end() --> [Waiting]
 //
@@ -14,7 +15,8 @@ namespace paceline {
 
 class SimJobs {
 public:
-    /// `row`: as measured before the incarnation was at work; 0: unknown. `before`: of those before it.
+    /// `row`: as measured before the incarnation was at work; 0: unknown. `before`: of those before
+    /// it.
     SimJobs(Micros row, const JobRecords& before) : row_{row} { shown_.jobs = before; }
 
     /// A job begins that may take `hang_limit` longer than is expected of it. Its deadline.

@@ -75,8 +75,8 @@ void SimProcess::die(const std::string& how) {
     life_ = Life::Ended;
     exit_report_ = title() + " " + how;
     tell([&] { return "is no more: " + how; });
-    // Frees its memory. None of its code is on the call stack: a process that dies inside a handler is
-    // only doomed until the handler returns.
+    // Frees its memory. None of its code is on the call stack: a process that dies inside a handler
+    // is only doomed until the handler returns.
     out_.clear();
     in_.clear();
     retired_.clear();
@@ -240,7 +240,8 @@ void SimProcess::take(SimMessage message) {
     } else if (auto* lost = std::get_if<SimUnwire>(&message)) {
         for (const StageId peer : lost->peers) lose(peer);
     } else if (auto* wired = std::get_if<SimRewire>(&message)) {
-        // First retire the channels of the earlier incarnation, and report its loss if that has not been done.
+        // First retire the channels of the earlier incarnation, and report its loss if that has not
+        // been done.
         for (const StageId peer : wired->peers) lose(peer);
         add_channels(wired->channels);
         if (serial_ == 0) return;

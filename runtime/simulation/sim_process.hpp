@@ -6,8 +6,9 @@
 //   [Loading] ------------> [Waiting] -------------> [Running] ---------> [Ended]
 //                                                   frozen, busy          crash, kill, Failed
 //
-// A frozen process does nothing and then continues where it was, even if it has been replaced. While a job
-// runs no handler runs, unless the spec says so (handlers_during_jobs, as beside a GPU stream). One thread.
+// A frozen process does nothing and then continues where it was, even if it has been replaced.
+// While a job runs no handler runs, unless the spec says so (handlers_during_jobs, as beside a GPU
+// stream). One thread.
 #pragma once
 
 #include <array>
@@ -46,10 +47,10 @@ struct SimBody {
 struct SimProcessSpec {
     ProcessSpec process;  // cores and payload are not used here
     std::function<std::unique_ptr<SimBody>()> make;
-    /// The kind of device. false: cores, on which a job occupies the loop, as in StageLoop: messages and
-    /// timers wait until it has ended. true: a device beside the loop (a GPU): messages are handled during
-    /// the time of a job, and the job's function is called at the end of that time, so it sees their
-    /// effects. Jobs run one at a time either way.
+    /// The kind of device. false: cores, on which a job occupies the loop, as in StageLoop:
+    /// messages and timers wait until it has ended. true: a device beside the loop (a GPU):
+    /// messages are handled during the time of a job, and the job's function is called at the end
+    /// of that time, so it sees their effects. Jobs run one at a time either way.
     bool handlers_during_jobs = false;
     std::vector<EdgeSpec> local_edges{};  // between its own actors; the world fills them in
 };
@@ -124,7 +125,8 @@ struct SimSite {
     std::array<CancelBoard::Word, kCancelLines> board{};  // one thread: atomic for the actors' type
     bool tracing = false;
     /// Half of the jobs of a process without handlers_during_jobs do their work at the start of
-    /// their time instead of the end; the result must not depend on it. false: all do it at the end.
+    /// their time instead of the end; the result must not depend on it. false: all do it at the
+    /// end.
     bool jobs_may_run_early = true;
     /// Of jobs, beside what is expected of them; nothing: they have no limit.
     std::optional<Micros> hang_limit{};

@@ -1,5 +1,5 @@
-// SimWorld: runs the actors of a pipeline in one thread, with one seed and a virtual clock. Processes,
-// channels and connections are simulated; actors, their hosts, the tensor pools
+// SimWorld: runs the actors of a pipeline in one thread, with one seed and a virtual clock.
+// Processes, channels and connections are simulated; actors, their hosts, the tensor pools
 // and the recovery state machine (recovery.hpp) are the real ones.
 //
 //     SimWorld world(options, specs, edges);
@@ -14,10 +14,10 @@
 // linger: it wakes up when its successor is at work and writes into its old channels and its old
 // connection. Order on a channel and on a connection is kept, as the real ones keep it.
 //
-// The world checks by itself: epochs only grow; Joined comes only when the stage and all survivors have
-// their channels; a survivor keeps no channel to a lost peer; the attempts of the Begins to a stage only
-// grow; events of an old incarnation change nothing; there are never two incarnations (except one that
-// lingers); no stage fails without a fault; no stage loops without progress.
+// The world checks by itself: epochs only grow; Joined comes only when the stage and all survivors
+// have their channels; a survivor keeps no channel to a lost peer; the attempts of the Begins to a
+// stage only grow; events of an old incarnation change nothing; there are never two incarnations
+// (except one that lingers); no stage fails without a fault; no stage loops without progress.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct SimOptions {
     std::uint64_t seed = 1;
     RestartRules restarts{};
     Micros hang_limit{1'000'000};  // a freeze that lasts longer is noticed
-    /// Jobs have the same deadlines as in a stage process (runtime/loop/job_limits.hpp); a process whose job
-    /// takes longer counts as hung. false: no deadlines.
+    /// Jobs have the same deadlines as in a stage process (runtime/loop/job_limits.hpp); a process
+    /// whose job takes longer counts as hung. false: no deadlines.
     bool job_limits = false;
     bool tracing = false;
     bool jobs_may_run_early = true;
@@ -66,12 +66,12 @@ public:
     void start(Actor& conductor);
     void add_faults(std::vector<SimFault> faults);
     void call_at(SimTime at, std::function<void()> call);
-    /// The whole machine is suspended for this time: every process, all jobs and the supervisor, which
-    /// detects it by its own late poll.
+    /// The whole machine is suspended for this time: every process, all jobs and the supervisor,
+    /// which detects it by its own late poll.
     void suspend(SimTime lasts);
 
-    /// Runs until `done`, a failed check, the end of the run, the last event, or the time `limit`. True if
-    /// `done`.
+    /// Runs until `done`, a failed check, the end of the run, the last event, or the time `limit`.
+    /// True if `done`.
     bool run(const std::function<bool()>& done, SimTime limit);
 
     [[nodiscard]] SimTime now() const { return core_.now; }

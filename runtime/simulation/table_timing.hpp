@@ -28,8 +28,8 @@ struct CostsOfProcess {
     std::string fingerprint{"-"};  // of the model it runs
     std::uint32_t threads = 0;
     std::uint32_t neighbours = 0;
-    /// The stage under which the table has the jobs of a name ("prefill", "verify", "draft", "exit",
-    /// and "head" for what heads add to a job); a name that is not here is its own stage.
+    /// The stage under which the table has the jobs of a name ("prefill", "verify", "draft",
+    /// "exit", and "head" for what heads add to a job); a name that is not here is its own stage.
     std::map<std::string, std::string> jobs{};
 };
 

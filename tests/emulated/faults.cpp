@@ -1,9 +1,10 @@
 // Part of paceline_emulated: how many devices it has, and where one breaks as a test wants it to.
 //
 //     PACELINE_EMULATED_DEVICES=N     cuda:0 to cuda:N-1 (1), in every process.
-//     PACELINE_EMULATED_FAULT=FILE    FILE holds a number N. The first process that comes to its Nth
-//                                     kernel takes FILE away and gets no more out of its device;
-//                                     processes that come later find no file and are spared.
+//     PACELINE_EMULATED_FAULT=FILE    FILE holds a number N. The first process that comes to its
+//                                     Nth kernel takes FILE away and gets no more out of its
+//                                     device; processes that come later find no file and are
+//                                     spared.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>

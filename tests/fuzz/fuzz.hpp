@@ -1,8 +1,8 @@
 // What every fuzzer here is made of: the entry function of libFuzzer, a maker of valid inputs
 // for the driver to mutate (fuzz_driver.cpp), and a reader that takes an input apart.
 //
-// An input is a short script: the set-up, the calls, and where to write garbage. It is read from the
-// front and may end anywhere; what is missing reads as 0.
+// An input is a short script: the set-up, the calls, and where to write garbage. It is read from
+// the front and may end anywhere; what is missing reads as 0.
 #pragma once
 
 #include <cstddef>

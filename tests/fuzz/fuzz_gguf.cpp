@@ -1,5 +1,5 @@
-// Fuzzes the GGUF reader: the input is a split byte and two files, or one; and the block types: blocks of
-// any bits. Of what is accepted every number can be read.
+// Fuzzes the GGUF reader: the input is a split byte and two files, or one; and the block types:
+// blocks of any bits. Of what is accepted every number can be read.
 #include <cmath>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 // Fuzzes the JSON of Hugging Face folders: the input is a config.json, an index of shards, a
-// tokenizer.json, or the keys of tokenizer_config.json and generation_config.json; or messages of a chat. What is accepted keeps its promises to those that trust it: a configuration gives a rope
+// tokenizer.json, or the keys of tokenizer_config.json and generation_config.json; or messages of a
+// chat. What is accepted keeps its promises to those that trust it: a configuration gives a rope
 // table, an index names plain files, a tokenizer encodes text.
 #include <algorithm>
 #include <cmath>

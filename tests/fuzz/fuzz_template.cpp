@@ -1,6 +1,6 @@
 // Fuzzes chat templates: the input is a template, which is parsed and rendered for a fixed
-// conversation. Whatever it is, it ends within its limits, prints valid UTF-8 with an origin for each
-// byte, or is refused with its line.
+// conversation. Whatever it is, it ends within its limits, prints valid UTF-8 with an origin for
+// each byte, or is refused with its line.
 #include <string>
 #include <string_view>
 

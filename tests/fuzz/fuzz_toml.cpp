@@ -1,6 +1,6 @@
 // Fuzzes the TOML reader: the input is a file. What is refused is refused with the line; of what is
-// accepted every key can be read and named in a message, also below another file, and the text of a value
-// is that value again.
+// accepted every key can be read and named in a message, also below another file, and the text of a
+// value is that value again.
 #include <string>
 #include <string_view>
 

@@ -56,8 +56,8 @@ TEST_CASE("a stage whose first job is slow in every incarnation gets through wit
     options.supervision.hang_limit = 200ms;
     ToyRun run{std::move(options)};
     check_decodes(run);
-    // Once for the slow job; a busy machine may also take a stage for one that hangs. Without what the second
-    // incarnation inherits, the request would be given up after its twelfth loss.
+    // Once for the slow job; a busy machine may also take a stage for one that hangs. Without what
+    // the second incarnation inherits, the request would be given up after its twelfth loss.
     CHECK(run.saboteur().deaths_of(toy_segment(2)) >= 1);
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("a first prefill may take as long as so many rows take") {
     CHECK(toy_request(3000).text.size() > 5);  // of 30 ms each
     ToyRun run{std::move(options)};
     check_decodes(run);
-    // A stage that a busy machine does not run for so long may be taken for one that hangs, but not in a job:
-    // that may take many times what its rows took at the start.
+    // A stage that a busy machine does not run for so long may be taken for one that hangs, but not
+    // in a job: that may take many times what its rows took at the start.
     CHECK_MESSAGE(!has(run.news(), "hangs: computing"), run.news());
 }
 

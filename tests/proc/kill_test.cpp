@@ -1,5 +1,6 @@
 // The kill matrix: SIGKILL to each stage at any time, alone, in pairs, during a recovery, with 1, 8
-// and 32 streams, greedy and sampled. Every stream's tokens must equal those of a run without kills.
+// and 32 streams, greedy and sampled. Every stream's tokens must equal those of a run without
+// kills.
 //
 //     proc_kill_matrix                  200 kills and more
 //     proc_kill_matrix --kills 5000

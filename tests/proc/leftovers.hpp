@@ -70,8 +70,8 @@ public:
     }
 
 private:
-    /// Other programs, and other tests in folders of their own, may use these at the same time: ours
-    /// would be a file with our name.
+    /// Other programs, and other tests in folders of their own, may use these at the same time:
+    /// ours would be a file with our name.
     static void check_names(const char* folder, const std::set<std::string>& before) {
         for (const std::string& name : entries_of(folder)) {
             if (is_folder(std::string{folder} + "/" + name)) continue;

@@ -105,8 +105,8 @@ TEST_CASE("a draft that is stopped and never missed does not hold the target bac
         .on_started = [&stages](const std::vector<pid_t>& pids) { stages = pids; }};
     options.supervision.stop_grace = kNever;
     ToyRun run{std::move(options)};
-    // More verdicts than its ring has room for are made meanwhile. If a stage waited for it, it would do so
-    // until the saboteur ends the run.
+    // More verdicts than its ring has room for are made meanwhile. If a stage waited for it, it
+    // would do so until the saboteur ends the run.
     CHECK(run.decode().ok());
     CHECK_MESSAGE(run.client().complaints().empty(), run.client().complaints());
     CHECK(run.saboteur().deaths() == 0);

@@ -1,5 +1,6 @@
-// The kill matrix with a poison request (a segment dies at each of its Begins) beside seven others: the
-// others' tokens must equal those of a run without kills, and the error of the poison request must name it.
+// The kill matrix with a poison request (a segment dies at each of its Begins) beside seven others:
+// the others' tokens must equal those of a run without kills, and the error of the poison request
+// must name it.
 #include <string>
 #include <vector>
 

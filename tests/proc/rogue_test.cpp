@@ -1,5 +1,5 @@
-// A stage that writes garbage into the rings that it shares with others: no other stage crashes, and the
-// committed tokens are right.
+// A stage that writes garbage into the rings that it shares with others: no other stage crashes,
+// and the committed tokens are right.
 #include <utility>
 
 #include <doctest/doctest.h>

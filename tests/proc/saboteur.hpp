@@ -37,7 +37,8 @@ struct SabotagePlan {
     Micros pause{0};                   // of Pause
     bool until_replaced = false;       // a pause goes on until the process was replaced
     std::optional<StageId> only = {};  // the process that is struck; empty: any
-    // So that a run that hangs says where, instead of running into ctest's limit. No measure of speed.
+    // So that a run that hangs says where, instead of running into ctest's limit. No measure of
+    // speed.
     Micros recovery_limit{120'000'000};  // without a token after a strike
     Micros run_limit{240'000'000};
 };

@@ -1,5 +1,5 @@
-// A session whose orders come and go from other threads than the one that runs it. A program of its own:
-// the stages of a session are the same program again.
+// A session whose orders come and go from other threads than the one that runs it. A program of its
+// own: the stages of a session are the same program again.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <atomic>
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// The toy pipeline without faults: in one process and in several, the tokens are those of plain decoding.
+// The toy pipeline without faults: in one process and in several, the tokens are those of plain
+// decoding.
 #include <doctest/doctest.h>
 
 #include "tests/proc/leftovers.hpp"

@@ -1,5 +1,5 @@
-// A draft of the oracle's text (launch/simulate/oracle_backend.hpp) with a given acceptance at each depth:
-// projections with it can be computed by hand.
+// A draft of the oracle's text (launch/simulate/oracle_backend.hpp) with a given acceptance at each
+// depth: projections with it can be computed by hand.
 #pragma once
 
 #include <algorithm>

@@ -120,8 +120,8 @@ void add_slow_jobs(SimRandom& random, SimScenario& scenario) {
     nothing_else(scenario);
     scenario.timing.job_row = random.uniform(70 * kMilli, 100 * kMilli);
     scenario.faults_end = 4'000 * kSecond;  // so slow is everything
-    // Each kind of job that is slow costs an attempt or two where nothing is known of it: where that is more
-    // than two in a row, a request would be poison with good reason.
+    // Each kind of job that is slow costs an attempt or two where nothing is known of it: where
+    // that is more than two in a row, a request would be poison with good reason.
     const bool few_kinds = scenario.plan.segments == 1 && scenario.exit.at == 0 &&
                            !scenario.self_draft && !has_long_prompts(scenario.plan);
     scenario.timing.row_timed = !few_kinds || random.chance(30);

@@ -1,19 +1,21 @@
-// SimIncident: what happens to a whole pipeline in some scenarios, beside the faults of single processes.
+// SimIncident: what happens to a whole pipeline in some scenarios, beside the faults of single
+// processes.
 //
-//   Poison      a segment dies at each Begin of one request; nothing else goes wrong, so that request
-//               alone may fail, and its error names it. Or a draft does: then none may fail, and the draft
-//               is not given up
+//   Poison      a segment dies at each Begin of one request; nothing else goes wrong, so that
+//               request alone may fail, and its error names it. Or a draft does: then none may
+//               fail, and the draft is not given up
 //   Drain       the conductor takes no order from some moment on; what is open ends within a limit
 //   CrashLoop   a process loads for long and always dies soon after it is at work: the restart
 //               intensity must end that
-//   Suspension  the whole machine is suspended, once or more often, perhaps while a segment that crashed
-//               is being replaced; nothing may come of it
-//   SlowJobs    each row of a job takes long, so that a prefill takes longer than the hang limit; a stage
-//               has timed a row, or takes over what its predecessors knew: no request may fail
+//   Suspension  the whole machine is suspended, once or more often, perhaps while a segment that
+//               crashed is being replaced; nothing may come of it
+//   SlowJobs    each row of a job takes long, so that a prefill takes longer than the hang limit; a
+//               stage has timed a row, or takes over what its predecessors knew: no request may
+//               fail
 //
-// One in four seeds has one of the first four, and some have the last; drawn from a random source of their
-// own, so that the other scenarios stay what they were. Those that are not enabled are left out of the
-// scenario. Plain values.
+// One in four seeds has one of the first four, and some have the last; drawn from a random source
+// of their own, so that the other scenarios stay what they were. Those that are not enabled are
+// left out of the scenario. Plain values.
 #pragma once
 
 #include <cstdint>

@@ -311,7 +311,8 @@ private:
                        " times");
     }
 
-    /// Whatever was lost on the way, a stage that is told of new requests or of none holds no old one.
+    /// Whatever was lost on the way, a stage that is told of new requests or of none holds no old
+    /// one.
     void check_held_requests() {
         for (const SimProcessSpec& spec : scenario_.processes) {
             SimProcess* process = world_.current(spec.process.id);

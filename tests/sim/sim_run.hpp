@@ -6,12 +6,14 @@
 //   ends        on_end comes exactly once, after the last token
 //   liveness    once the faults have stopped every request ends within a bound of virtual time,
 //               and with an error only if there was a fault
-//   poison      the request that kills a segment fails with an error that names it, no other one does
+//   poison      the request that kills a segment fails with an error that names it, no other one
+//               does
 //   losses      no healthy stage is replaced
 //   drain       no request is open at the end of its limit, and none is accepted
 //   crash loop  a process that always dies soon after loading is not restarted for ever
-//   leaks       when nothing is in flight no tensor slot is missing; KV slots are so few that a leak of one
-//               page is met by the next request; no stage holds a request (SimKinds::held_requests)
+//   leaks       when nothing is in flight no tensor slot is missing; KV slots are so few that a
+//               leak of one page is met by the next request; no stage holds a request
+//               (SimKinds::held_requests)
 // and the checks of the world itself (sim_world.hpp).
 #pragma once
 

@@ -318,7 +318,8 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
             return edge.from == from && edge.to == to;
         });
     };
-    // What an exit proposes goes where the batches come from; the verifier has that channel already.
+    // What an exit proposes goes where the batches come from; the verifier has that channel
+    // already.
     if (scenario.exit.at > 1 && !is_there(exit, toy_segment(1))) {
         scenario.edges.push_back({.from = exit, .to = toy_segment(1)});
     }

@@ -35,7 +35,8 @@ struct SimClient {
     std::vector<SimTurn> turns;
 };
 
-/// The texts that plain decoding makes, as far as they are known: what a draft may draw candidates from.
+/// The texts that plain decoding makes, as far as they are known: what a draft may draw candidates
+/// from.
 using SimTexts = std::vector<std::vector<TokenId>>;
 
 /// An exit of the target.

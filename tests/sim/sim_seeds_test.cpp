@@ -1,4 +1,5 @@
-// Reproducibility of simulated runs: one seed always gives the same run, different seeds give different runs.
+// Reproducibility of simulated runs: one seed always gives the same run, different seeds give
+// different runs.
 #include <cstdint>
 #include <set>
 #include <string>

@@ -1,8 +1,8 @@
 // Slope: the growth of a figure over time, by least squares over samples that are not kept, so that
 // a soak of a day needs no more memory than one of a minute.
 //
-// A figure of a process begins anew with every incarnation: cut() gives what follows an intercept of
-// its own, and one slope is fitted to all incarnations.
+// A figure of a process begins anew with every incarnation: cut() gives what follows an intercept
+// of its own, and one slope is fitted to all incarnations.
 //     slope = sum over incarnations of Sxy / sum over incarnations of Sxx
 // Plain values; one thread.
 #pragma once
@@ -43,8 +43,8 @@ private:
     double most_ = 0.0;
 };
 
-/// What a slope may be. Over a short time noise alone makes a steep slope, so growth counts only if it
-/// also comes to more than `noise` within the time that was sampled.
+/// What a slope may be. Over a short time noise alone makes a steep slope, so growth counts only if
+/// it also comes to more than `noise` within the time that was sampled.
 struct SlopeBound {
     double per_hour = 0.0;
     double noise = 0.0;

@@ -1,14 +1,14 @@
-// SoakClients: the users of a pipeline that is soaked: so many streams, each of which asks one request
-// after the other. Prompts, sampling and lengths are drawn; some answers are stopped, some are
-// cancelled, some ended conversations are kept and continued later.
+// SoakClients: the users of a pipeline that is soaked: so many streams, each of which asks one
+// request after the other. Prompts, sampling and lengths are drawn; some answers are stopped, some
+// are cancelled, some ended conversations are kept and continued later.
 //
 // Each token is compared with plain decoding in this process when it arrives. An error
 // is kept as a sentence and does not end the run.
 //
 //   one stream:   ask() -> tokens -> on_end -> ask() ...   until begin()'s time is over
 //
-// One conversation, the resting one, waits while kLongRest other requests come, and is then continued:
-// longer than any table of the stages remembers.
+// One conversation, the resting one, waits while kLongRest other requests come, and is then
+// continued: longer than any table of the stages remembers.
 //
 // Borrows the session and the generator. One thread: that of the session; `tick` is called from it
 // several times a second for as long as an answer is open.

@@ -2,8 +2,8 @@
 // for 50 ms to 6.4 s (longer than the supervisor's grace time, so some are replaced meanwhile).
 //
 // Which stage comes next is dealt from a shuffled deck, so that no stage is hit more often than the
-// restart intensity of the default configuration allows. In each of as many eras as there are processes
-// one process is spared, so that it lives long enough for its memory to be watched.
+// restart intensity of the default configuration allows. In each of as many eras as there are
+// processes one process is spared, so that it lives long enough for its memory to be watched.
 // A stopped stage is continued by a thread of its own, through a process descriptor, whatever the
 // conductor does; the destructor continues all. tick() comes from the session's thread.
 #pragma once

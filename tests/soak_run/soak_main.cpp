@@ -2,13 +2,14 @@
 //
 //     soak_pipeline --minutes N [--seed N] [--streams N] [--method NAME] [--model FILE.gguf]
 //                   [--fault-every SECONDS] [--hang-limit SECONDS] [--verbose]
-//                   [--without long-rest|leftovers] [--plant wrong-token|memory-leak|descriptor-leak|hang]
+//                   [--without long-rest|leftovers] [--plant
+//                   wrong-token|memory-leak|descriptor-leak|hang]
 //
-// The stages are this program again, as `paceline` starts itself. In bursts of 5 to 20 s the clients
-// (soak_clients.hpp) ask; then all answers end and the pipeline rests for up to 2 s, with faults
-// (soak_faults.hpp) in both. Last come some seconds without faults, after which the stages may hold
-// nothing of a request. Ends with a table, and with exit code 1 after a wrong token, a failed
-// answer, a hang (soak_watchdog.hpp) or a figure that grows (soak_samples.hpp).
+// The stages are this program again, as `paceline` starts itself. In bursts of 5 to 20 s the
+// clients (soak_clients.hpp) ask; then all answers end and the pipeline rests for up to 2 s, with
+// faults (soak_faults.hpp) in both. Last come some seconds without faults, after which the stages
+// may hold nothing of a request. Ends with a table, and with exit code 1 after a wrong token, a
+// failed answer, a hang (soak_watchdog.hpp) or a figure that grows (soak_samples.hpp).
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -105,7 +106,8 @@ private:
                      seconds(now - clients_.last_progress()), clients_.open_text().c_str());
     }
 
-    /// Some requests without faults, so that every stage receives what it may have missed, then none.
+    /// Some requests without faults, so that every stage receives what it may have missed, then
+    /// none.
     void check_leftovers(Verdict& verdict) {
         clients_.begin(SoakClock::now() + std::chrono::seconds{2});
         const Status ended = session_.run();

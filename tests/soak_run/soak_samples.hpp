@@ -5,8 +5,8 @@
 //   stages      private memory, descriptors: one slope over all incarnations
 //   pipeline    KV pages that running requests hold, queued batches, requests open in a stage
 //
-// A process is sampled once its first kWarmUp are over: caches and buffers grow until they have been
-// used once. Costs the same memory however long it goes on. One thread.
+// A process is sampled once its first kWarmUp are over: caches and buffers grow until they have
+// been used once. Costs the same memory however long it goes on. One thread.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
 // stderr_of(): what a function writes to the stderr of this process, through any library.
 //
-// Redirects the descriptor to an unnamed temporary file. No other thread may write to stderr meanwhile.
+// Redirects the descriptor to an unnamed temporary file. No other thread may write to stderr
+// meanwhile.
 #pragma once
 
 #include <cstdio>

@@ -1,12 +1,15 @@
-// FakeDevice: a TensorDevice whose memory is the host's, for tests of loops and processes without a GPU.
+// FakeDevice: a TensorDevice whose memory is the host's, for tests of loops and processes without a
+// GPU.
 //
-//   Exported   slots in a memfd, whose descriptor is the offer: what the producer writes is there at once.
-//   Nccl       slots of each end's own; a memfd between them takes tensors in the order of send(), and
-//              gives them out in the order of expect(). A count that differs is noticed (mismatches).
+//   Exported   slots in a memfd, whose descriptor is the offer: what the producer writes is there
+//              at once.
+//   Nccl       slots of each end's own; a memfd between them takes tensors in the order of send(),
+//              and gives them out in the order of expect(). A count that differs is noticed
+//              (mismatches).
 //
-// A test can delay or break links: they do not open until may_open, tensors do not arrive until may_arrive.
-// Call nudge() after changing one of these. Threads: the switches and counters are atomic;
-// a consumer's Nccl end has a thread that calls `wake`, as real links have.
+// A test can delay or break links: they do not open until may_open, tensors do not arrive until
+// may_arrive. Call nudge() after changing one of these. Threads: the switches and counters are
+// atomic; a consumer's Nccl end has a thread that calls `wake`, as real links have.
 #pragma once
 
 #include <atomic>

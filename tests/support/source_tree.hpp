@@ -1,8 +1,8 @@
 // Where the files of the source tree lie that test programs read: fixtures, shapes, configurations.
 //
-// $PACELINE_SOURCE_TREE, where it is set: a program that was built elsewhere, as those of an archive of
-// `tests/gpu --pack`, finds its files by it. Otherwise the checkout that the program was built from.
-// Any thread.
+// $PACELINE_SOURCE_TREE, where it is set: a program that was built elsewhere, as those of an
+// archive of `tests/gpu --pack`, finds its files by it. Otherwise the checkout that the program was
+// built from. Any thread.
 #pragma once
 
 #include <string>

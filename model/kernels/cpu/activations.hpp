@@ -7,14 +7,14 @@
 //     BF16   [cols/2][width][2] bfloat16
 //     Int8   [cols/4][width][4] int8, and per group of 32: scale, sum, count, half [groups][width]
 //
-// AMX kernels read rows one after the other: all rows of BF16, and of Int8 as many whole panels of 16 as there are
-// (the rows that remain are packed as above):
+// AMX kernels read rows one after the other: all rows of BF16, and of Int8 as many whole panels of
+// 16 as there are (the rows that remain are packed as above):
 //
 //     BF16   [rows][cols] bfloat16
 //     Int8   [16][cols] int8, and scale, sum, count, half [groups][16]
 //
-// cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on that row alone.
-// Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
+// cols is padded with zeros to a multiple of 64 (a pair of groups). How a row is rounded depends on
+// that row alone. Int8: scale = max|x| / 127 per group of 32, as Q8_0 does it.
 //
 // Activations owns the memory, sized once; PackedRows is a view of it with a shape.
 #pragma once

@@ -1,11 +1,13 @@
-// AmxTiles: the tile registers of AMX, configured while an object of it lives, and the instructions on them.
+// AmxTiles: the tile registers of AMX, configured while an object of it lives, and the instructions
+// on them.
 //
-// A tile has up to 16 rows of up to 64 bytes. A product adds to tile C [m][n], of float32 or int32, the products of
-// tile A [m][k] with tile B [k / q][n][q], where q numbers fill four bytes: 4 of int8, 2 of bfloat16. The weights of a
-// packed matrix lie in memory as tile B has them (packed_matrix.hpp), so the rows of activations are tile A.
+// A tile has up to 16 rows of up to 64 bytes. A product adds to tile C [m][n], of float32 or int32,
+// the products of tile A [m][k] with tile B [k / q][n][q], where q numbers fill four bytes: 4 of
+// int8, 2 of bfloat16. The weights of a packed matrix lie in memory as tile B has them
+// (packed_matrix.hpp), so the rows of activations are tile A.
 //
-// Numbers of tiles are constants of the code. Included only by kernels_amx.cpp, which is compiled for AMX; isa.hpp
-// asks the system for the registers. One object per thread at a time.
+// Numbers of tiles are constants of the code. Included only by kernels_amx.cpp, which is compiled
+// for AMX; isa.hpp asks the system for the registers. One object per thread at a time.
 #pragma once
 
 #include <cstddef>

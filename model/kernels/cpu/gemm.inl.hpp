@@ -35,7 +35,8 @@ using Accumulators = typename S::F[kRows][kBlocks];
 
 // ---- 4-bit ------------------------------------------------------------------------------------
 
-/// How many words of four products of codes up to `code_max` with inputs of 127 at most add up in 16 bits.
+/// How many words of four products of codes up to `code_max` with inputs of 127 at most add up in
+/// 16 bits.
 constexpr int words_in_16_bits(int code_max) {
     constexpr int kInputMax = 127;
     return INT16_MAX / (2 * kInputMax * code_max);
@@ -414,8 +415,8 @@ void run(const GemmArgs& args, int first_tile, int last_tile) {
     const int last = last_tile * kPerTile;
     int block = first_tile * kPerTile;
     // Many rows: the weights come from the cache after the first panels, and two blocks share every
-    // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best: that of one tile,
-    // whose cache lines hold all of its lane blocks.
+    // broadcast. Few rows: the weights stream from memory, and one stream is prefetched best: that
+    // of one tile, whose cache lines hold all of its lane blocks.
     constexpr int kStreamingRowsMax = 4 * kPanelRows;
     if constexpr (S::kBlocksMax > 1) {
         if (kPerTile == 2 || args.x->rows() > kStreamingRowsMax) {

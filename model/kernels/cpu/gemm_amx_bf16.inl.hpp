@@ -1,8 +1,10 @@
-// Products of bfloat16 weights by AMX tiles, for any number of rows. Included only by kernels_amx.cpp.
+// Products of bfloat16 weights by AMX tiles, for any number of rows. Included only by
+// kernels_amx.cpp.
 //
-// A group of 32 inputs of a tile of 16 outputs is one B tile as it lies in memory. Rows are taken 16 at a time as A
-// tiles, the last ones in a tile of fewer rows; up to five A tiles share each B tile. A row's sums are the same
-// instructions whatever tile it is in, so its bits depend on no other row.
+// A group of 32 inputs of a tile of 16 outputs is one B tile as it lies in memory. Rows are taken
+// 16 at a time as A tiles, the last ones in a tile of fewer rows; up to five A tiles share each B
+// tile. A row's sums are the same instructions whatever tile it is in, so its bits depend on no
+// other row.
 #pragma once
 
 #include "model/kernels/cpu/amx_tiles.hpp"
@@ -21,7 +23,8 @@ struct Bf16Input {
     std::ptrdiff_t stride;      // bytes of a row
 };
 
-/// Asks for a group of weights up to the L2 cache; in the L1 it would take the place of rows that all tiles read.
+/// Asks for a group of weights up to the L2 cache; in the L1 it would take the place of rows that
+/// all tiles read.
 [[gnu::always_inline]] inline void prefetch_far(const std::byte* group) {
 #pragma GCC unroll 16
     for (int line = 0; line < kGroupBytes / kLine; ++line)

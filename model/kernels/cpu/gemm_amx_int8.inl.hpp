@@ -1,8 +1,10 @@
-// Products of quantised weights by AMX tiles, of 16 rows at a time. Included only by kernels_amx.cpp.
+// Products of quantised weights by AMX tiles, of 16 rows at a time. Included only by
+// kernels_amx.cpp.
 //
-// The integers of a group are multiplied and added exactly, as the AVX-512 kernels do it, and their sums are scaled
-// and added in the same order by the same operations: the bits are those of AVX-512. Codes are written to a chunk
-// as signed bytes, in the order of a B tile, once for up to 128 rows:
+// The integers of a group are multiplied and added exactly, as the AVX-512 kernels do it, and their
+// sums are scaled and added in the same order by the same operations: the bits are those of
+// AVX-512. Codes are written to a chunk as signed bytes, in the order of a B tile, once for up to
+// 128 rows:
 //
 //     packed tile  --decode-->  Chunk: codes [groups][8][16][4] int8, scales of each run [16]
 //     run of inputs that share a scale (32, or 16: has_halves()):

@@ -1,5 +1,5 @@
-// Products with block types (packed_blocks.hpp): one loop for all of them, shaped by a BlockFormat at compile
-// time. Included by gemm.inl.hpp alone, in its namespace.
+// Products with block types (packed_blocks.hpp): one loop for all of them, shaped by a BlockFormat
+// at compile time. Included by gemm.inl.hpp alone, in its namespace.
 #pragma once
 
 // The entries of the tables as the kernels multiply them: with their format's offset added.
@@ -15,7 +15,8 @@ constexpr std::array<std::uint8_t, 16> kIq4Codes =
 constexpr std::array<std::uint8_t, 16> kMxfp4Codes =
     with_offset(kMxfp4Table, block_format(PackedType::MXFP4).offset);
 
-/// A format with this offset has codes of 8 bits, w + 128 as int8's are; the codes of all others are below 64.
+/// A format with this offset has codes of 8 bits, w + 128 as int8's are; the codes of all others
+/// are below 64.
 constexpr int kInt8Offset = 128;
 
 /// Codes 4 kWord + b (b of 0..3) of each lane, with kWord of 0..7.
@@ -49,8 +50,8 @@ constexpr int code_max(const BlockFormat& format) {
     return (1 << (format.low_bits + format.top_bits)) - 1;
 }
 
-/// Calls `add(r, b, low, high, first, second)` for each row and lane block: the codes of words kWord and
-/// kWord + 1, and their inputs, of which those of a group begin at `a`.
+/// Calls `add(r, b, low, high, first, second)` for each row and lane block: the codes of words
+/// kWord and kWord + 1, and their inputs, of which those of a group begin at `a`.
 template <class S, PackedType kType, int kWord, int kRows, int kBlocks, class Add>
 [[gnu::always_inline]] inline void for_words(
     const LaneBlock<S> (&w)[kBlocks], int codes, const std::int8_t* a, int step, Add add) {
@@ -107,7 +108,8 @@ template <class S, PackedType kType, int kWord, int kRows, int kBlocks>
     for_words<S, kType, kWord + 2, kRows, kBlocks>(w, codes, a, step, accumulate);
 }
 
-/// What products are added to, so that the offset of their codes falls out; `count`: the sum of the inputs.
+/// What products are added to, so that the offset of their codes falls out; `count`: the sum of the
+/// inputs.
 template <class S, PackedType kType>
 [[gnu::always_inline]] inline typename S::I start_of(std::int32_t count) {
     constexpr int kOffset = block_format(kType).offset;
@@ -122,8 +124,8 @@ struct LaneScale {
     typename S::F minimum;  // is added; unused by forms without one
 };
 
-/// Of inputs 16 half to 16 half + 15 of group g. Loaded anew for each: it is in the L1 cache, and the
-/// registers are the accumulators'.
+/// Of inputs 16 half to 16 half + 15 of group g. Loaded anew for each: it is in the L1 cache, and
+/// the registers are the accumulators'.
 template <class S, PackedType kType>
 [[gnu::always_inline]] inline LaneScale<S> load_scale(const LaneBlock<S>& w,
                                                       const GroupOffsets& at,

@@ -1,8 +1,10 @@
-// The CPU kernels for AMX: matrix products and the packing of their inputs; the others are AVX-512's.
+// The CPU kernels for AMX: matrix products and the packing of their inputs; the others are
+// AVX-512's.
 //
-// BF16 is multiplied by tiles for any number of rows, since the tiles round otherwise than AVX-512's products.
-// Quantised weights have the same bits either way, so whole panels of 16 rows go to the tiles and the rows that
-// remain to the code of AVX-512, compiled here again. So do F32 and F16, whose inputs tiles would round.
+// BF16 is multiplied by tiles for any number of rows, since the tiles round otherwise than
+// AVX-512's products. Quantised weights have the same bits either way, so whole panels of 16 rows
+// go to the tiles and the rows that remain to the code of AVX-512, compiled here again. So do F32
+// and F16, whose inputs tiles would round.
 #include "model/kernels/cpu/elementwise.inl.hpp"
 #include "model/kernels/cpu/gemm.inl.hpp"
 #include "model/kernels/cpu/kernel_tables.hpp"
@@ -11,8 +13,9 @@
 namespace paceline {
 namespace {
 
-/// A type of its own, so that templates over it are not linked with those compiled for AVX-512. The processors with
-/// AMX are Intel's, where one row takes up to 1.5 times as long with one prefetch of a whole group.
+/// A type of its own, so that templates over it are not linked with those compiled for AVX-512. The
+/// processors with AMX are Intel's, where one row takes up to 1.5 times as long with one prefetch
+/// of a whole group.
 struct SimdAmx : SimdAvx512 {
     static constexpr bool kPrefetchesGroups = false;
     static constexpr bool kPrefetchesBlocks = false;

@@ -1,17 +1,21 @@
-// Blocks of a file in tiles, with the integers that they have there: what is computed are the file's
-// numbers, bit for bit, from memory of 1.00 to 1.04 times the file's (Q3_K with an odd number of blocks in
-// a row: at most 1.06). Groups come in pairs: a row of an odd number of 32-number blocks takes one more.
+// Blocks of a file in tiles, with the integers that they have there: what is computed are the
+// file's numbers, bit for bit, from memory of 1.00 to 1.04 times the file's (Q3_K with an odd
+// number of blocks in a row: at most 1.06). Groups come in pairs: a row of an odd number of
+// 32-number blocks takes one more.
 //
-// put_group() and get_group() also serve Int8 (codes of 8 bits) and Q4, whose groups stand as packed_matrix.hpp
-// draws them.
+// put_group() and get_group() also serve Int8 (codes of 8 bits) and Q4, whose groups stand as
+// packed_matrix.hpp draws them.
 //
-// Codes and scales of each type: BlockFormat (model/weights/packed_type.hpp). A tile of 16 outputs is cut into
-// spans of head_groups() groups of 32 inputs, a span into units of unit_groups() groups; the last
-// span and the last unit may be shorter:
+// Codes and scales of each type: BlockFormat (model/weights/packed_type.hpp). A tile of 16 outputs
+// is cut into spans of head_groups() groups of 32 inputs, a span into units of unit_groups()
+// groups; the last span and the last unit may be shorter:
 //
-//     span:  | head: f16 d and -dmin, of 16 lanes each; without dmin the d of two blocks | unit | unit ...
-//     unit:  | of each group scales [16], minima [16]; with a scale per 16 inputs scales [2][16] | codes of each group |
-//     codes of a group of 16 lanes, 4 k of a lane in each line of [16][4] uint8; code 4i + b of a lane:
+//     span:  | head: f16 d and -dmin, of 16 lanes each; without dmin the d of two blocks | unit |
+//            unit ...
+//     unit:  | of each group scales [16], minima [16]; with a scale per 16 inputs scales [2][16] |
+//            codes of each group |
+//     codes of a group of 16 lanes, 4 k of a lane in each line of [16][4] uint8; code 4i + b of a
+//     lane:
 //       low plane   4 bits: line i / 2, low half of byte b where i is even, else the high half
 //                   2 bits: line i / 4, bits 2 (i % 4) of byte b
 //       top plane   2 bits: line i / 4, bits 2 (i % 4) of byte b;  1 bit: bit i of byte b
@@ -95,7 +99,8 @@ struct GroupOffsets {
 /// What a lane without a row holds: its numbers are zeros.
 [[nodiscard]] StoredCodes empty_group(PackedType type);
 
-/// Writes a whole group of a tile, all lanes; what the memory held before does not matter. Int8, 4-bit and block types.
+/// Writes a whole group of a tile, all lanes; what the memory held before does not matter. Int8,
+/// 4-bit and block types.
 void put_group(const PackedMatrix& matrix,
                int tile,
                int group,

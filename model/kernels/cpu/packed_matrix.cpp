@@ -43,7 +43,8 @@ bool put_q4_group(const QuantisedGroup& group, int lane, const TileGroup& to) {
     return is_finite_half(group.scale) && is_finite_half(group.minimum);
 }
 
-/// Whether the packed type keeps what is stored: of a merged matrix no number stays what the file has.
+/// Whether the packed type keeps what is stored: of a merged matrix no number stays what the file
+/// has.
 bool copied_whole(const TensorView& source, PackedType packed) {
     return source.added == nullptr && packed != PackedType::F32 &&
            source.type == stored_type(packed);
@@ -85,8 +86,8 @@ std::optional<std::int64_t> copy_blocks(const TensorView& source,
     return wrong;
 }
 
-/// Copies a tile of 16-bit numbers in units of one or two inputs, a unit of the 16 lanes side by side. `finite`: whether
-/// all numbers of a unit are. Returns as copy_blocks().
+/// Copies a tile of 16-bit numbers in units of one or two inputs, a unit of the 16 lanes side by
+/// side. `finite`: whether all numbers of a unit are. Returns as copy_blocks().
 template <class Unit, class Finite>
 std::optional<std::int64_t> copy_units(const TensorView& source,
                                        const PackedMatrix& matrix,
@@ -130,7 +131,8 @@ void clear_tile(const PackedMatrix& matrix, int tile) {
     }
 }
 
-/// Group `group` as int8: without rounding where the file's blocks allow that, else quantised from its numbers `x`.
+/// Group `group` as int8: without rounding where the file's blocks allow that, else quantised from
+/// its numbers `x`.
 QuantisedGroup int8_group_of(const TensorView& source,
                              std::int64_t row,
                              int group,
@@ -141,7 +143,8 @@ QuantisedGroup int8_group_of(const TensorView& source,
     return stored ? *stored : quantise_int8(x);
 }
 
-/// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all that is packed is finite.
+/// Packs row `row` of the source, whose numbers, padded, are `x`. Whether all that is packed is
+/// finite.
 bool pack_values(const TensorView& source,
                  std::int64_t row,
                  const float* x,

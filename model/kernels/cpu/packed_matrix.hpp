@@ -59,10 +59,11 @@ struct PackedMatrix {
 };
 
 /// Packs tiles [first_tile, last_tile) of `source` into `matrix`, whose type, rows, cols and data
-/// are set. Values change only where the stored type is not the packed one: BF16 rounds to nearest even, as does F16 of a
-/// merged matrix; Int8 and Q4 quantise each group of 32 anew (scale = max|x|/127; 15 steps from min to max). `scratch`
-/// holds one row, cols rounded up to 64. Returns a row that holds a number that is
-/// not finite, also as the scale or minimum of a block; nothing: there is none.
+/// are set. Values change only where the stored type is not the packed one: BF16 rounds to nearest
+/// even, as does F16 of a merged matrix; Int8 and Q4 quantise each group of 32 anew (scale =
+/// max|x|/127; 15 steps from min to max). `scratch` holds one row, cols rounded up to 64. Returns a
+/// row that holds a number that is not finite, also as the scale or minimum of a block; nothing:
+/// there is none.
 [[nodiscard]] std::optional<std::int64_t> pack_tiles(const TensorView& source,
                                                      const PackedMatrix& matrix,
                                                      int first_tile,

@@ -14,8 +14,8 @@ struct SimdAvx512 {
     static constexpr int kRowsMax = 8;    // rows a matrix kernel keeps in registers
     static constexpr int kBlocksMax = 2;  // lane blocks, for many rows
     static constexpr bool kSums16 = false;
-    // 4-bit and int8 matrices: whether all lines of a group are prefetched at once, or each one before its products
-    // (measured slower on AMD; kernels_amx.cpp has it otherwise).
+    // 4-bit and int8 matrices: whether all lines of a group are prefetched at once, or each one
+    // before its products (measured slower on AMD; kernels_amx.cpp has it otherwise).
     static constexpr bool kPrefetchesGroups = true;
     static constexpr bool kPrefetchesBlocks = true;  // the same of block types
     using F = __m512;                                // kLanes float32

@@ -1,7 +1,8 @@
 // TeamSize: how many threads of a team work, by how long each was kept waiting for a core.
 //
-// Threads that meet at barriers are as slow as the slowest of them. One whose core is busy with something
-// else (another program, another run of this one) holds up all, and the team is faster without it:
+// Threads that meet at barriers are as slow as the slowest of them. One whose core is busy with
+// something else (another program, another run of this one) holds up all, and the team is faster
+// without it:
 //
 //           a thread waited for more than a quarter of the time
 //   [n] ----------------------------------------------------------> [n - 1]
@@ -31,8 +32,8 @@ public:
     [[nodiscard]] int capacity() const { return capacity_; }
     [[nodiscard]] int size() const { return size_; }
 
-    /// In the last `busy` time the thread that waited longest for a core waited for `waited`. `now` is of
-    /// any clock that only goes forward.
+    /// In the last `busy` time the thread that waited longest for a core waited for `waited`. `now`
+    /// is of any clock that only goes forward.
     void look(Time now, Time busy, Time waited) {
         // Alone a thread may wait too, perhaps on the wrong core: that is no reason not to try.
         if (waited * kWaitingParts > busy && size_ > 1) {

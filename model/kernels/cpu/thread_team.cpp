@@ -49,8 +49,8 @@ pid_t own_thread_id() {
     return static_cast<pid_t>(::syscall(SYS_gettid));
 }
 
-/// How long a thread was ready to run since its begin, and had no core; nothing where the kernel does not
-/// say.
+/// How long a thread was ready to run since its begin, and had no core; nothing where the kernel
+/// does not say.
 std::optional<std::chrono::nanoseconds> delay_of(pid_t thread) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", static_cast<int>(thread));
@@ -130,8 +130,8 @@ void ThreadTeam::run_erased(Function function, void* context) {
     account(std::chrono::steady_clock::now() - begin);
 }
 
-/// Begins a run for those that take part. Release publishes function_, context_ and size_; pairs with the
-/// acquire in worker() and park().
+/// Begins a run for those that take part. Release publishes function_, context_ and size_; pairs
+/// with the acquire in worker() and park().
 void ThreadTeam::publish() {
     const std::uint32_t number = run_word_.load(std::memory_order_relaxed) / kRun + 1;
     run_word_.store(number * kRun + static_cast<std::uint32_t>(size()));
@@ -153,8 +153,8 @@ void ThreadTeam::worker(int thread) {
     }
 }
 
-/// Sleeps until a run begins that has a place for this thread, and gives its word. Such a run waits for the
-/// thread at its barriers, so the word is still that of the run.
+/// Sleeps until a run begins that has a place for this thread, and gives its word. Such a run waits
+/// for the thread at its barriers, so the word is still that of the run.
 std::uint32_t ThreadTeam::park(int thread) {
     while (true) {
         const std::uint32_t grown =
@@ -169,8 +169,8 @@ std::uint32_t ThreadTeam::park(int thread) {
 
 /// A run is over, which took so long.
 void ThreadTeam::account(std::chrono::nanoseconds busy) {
-    // On shared cores threads wait for those of the same pipeline, which is no reason to do with fewer:
-    // two segments that take turns lost a quarter of their speed by it.
+    // On shared cores threads wait for those of the same pipeline, which is no reason to do with
+    // fewer: two segments that take turns lost a quarter of their speed by it.
     if (!may_spin_) return;
     busy_ += busy;
     if (busy_ < TeamSize::kLookInterval) return;
@@ -224,8 +224,8 @@ void ThreadTeam::wait_while(std::atomic<std::uint32_t>& word,
     for (int i = 0; !may_spin_ && i < patience.yields && yield(); ++i) {
         if (word.load(std::memory_order_acquire) != value) return;
     }
-    // Sequentially consistent, as the store that is waited for and the load in wake(): either that load
-    // sees this sleeper, or the kernel sees the new value and does not sleep.
+    // Sequentially consistent, as the store that is waited for and the load in wake(): either that
+    // load sees this sleeper, or the kernel sees the new value and does not sleep.
     sleepers_.fetch_add(1);
     while (word.load() == value) futex(word, FUTEX_WAIT_PRIVATE, value);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);

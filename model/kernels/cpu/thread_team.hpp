@@ -3,16 +3,17 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
-// How many take part: all, until one of a team with cores of its own is kept waiting for its core by
-// something else (team_size.hpp); then one less, and none is pinned within the team's cores, so that the
-// scheduler finds the free ones.
+// How many take part: all, until one of a team with cores of its own is kept waiting for its core
+// by something else (team_size.hpp); then one less, and none is pinned within the team's cores, so
+// that the scheduler finds the free ones.
 // size() changes between two runs alone. Threads that do not take part sleep.
 //
-// How it waits: first it spins, then it yields where others compute on its cores too (another process of
-// the pipeline, another team of this one, or there are fewer cores than threads), then it sleeps in the
-// kernel. A yield that took long shows that the core went to a busy process: sched_yield() gives it away
-// for a whole slice of the scheduler, milliseconds, many times a token. From then on the team sleeps
-// instead for a while, because a thread that is woken gets its core back at once.
+// How it waits: first it spins, then it yields where others compute on its cores too (another
+// process of the pipeline, another team of this one, or there are fewer cores than threads), then
+// it sleeps in the kernel. A yield that took long shows that the core went to a busy process:
+// sched_yield() gives it away for a whole slice of the scheduler, milliseconds, many times a token.
+// From then on the team sleeps instead for a while, because a thread that is woken gets its core
+// back at once.
 //
 // Owns its threads. run() is called by the thread that made the team, which becomes thread 0 and
 // is pinned too (until the team is destroyed, when its old affinity is restored).
@@ -40,7 +41,8 @@ public:
     ThreadTeam& operator=(const ThreadTeam&) = delete;
     ~ThreadTeam();
 
-    /// The threads that take part, 1 .. capacity(): during a run all, before it those of the last one.
+    /// The threads that take part, 1 .. capacity(): during a run all, before it those of the last
+    /// one.
     [[nodiscard]] int size() const { return size_.load(std::memory_order_relaxed); }
     [[nodiscard]] int capacity() const { return capacity_; }
 

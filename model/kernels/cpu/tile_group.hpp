@@ -1,5 +1,5 @@
-// Where the parts of a group of a tile lie: of plain, 4-bit and int8 matrices (packed_matrix.hpp) and of block
-// types (packed_blocks.hpp).
+// Where the parts of a group of a tile lie: of plain, 4-bit and int8 matrices (packed_matrix.hpp)
+// and of block types (packed_blocks.hpp).
 //
 // Pure function.
 #pragma once

@@ -99,7 +99,8 @@ PACE_DEVICE void load_keys(const AttentionArgs& call,
     }
 }
 
-/// words[block][4 s + i]: key 16 s + 2 (lane%4) + {0, 1, 8, 9}[i], dimensions 64 block + 8 (lane/4).
+/// words[block][4 s + i]: key 16 s + 2 (lane%4) + {0, 1, 8, 9}[i], dimensions 64 block + 8
+/// (lane/4).
 template <int kBlocks>
 PACE_DEVICE void load_values(const AttentionArgs& call,
                              const Task& task,
@@ -120,8 +121,8 @@ PACE_DEVICE void load_values(const AttentionArgs& call,
     }
 }
 
-/// Queries as bf16, what each sees and where its results go, into shared memory; a query that is not
-/// there is zeros and sees none. All of a thread's words are loaded before the first is used.
+/// Queries as bf16, what each sees and where its results go, into shared memory; a query that is
+/// not there is zeros and sees none. All of a thread's words are loaded before the first is used.
 template <int kTiles, int kBlocks>
 PACE_DEVICE void share_queries(const KernelArgs& args, const Plan& plan, const Task& task) {
     using Shared = MmaShared<kTiles, kBlocks>;

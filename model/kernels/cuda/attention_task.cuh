@@ -137,8 +137,8 @@ PACE_DEVICE void put_split(const KernelArgs& args,
     }
 }
 
-/// put_split() of four dimensions that follow one another, the first a multiple of four: partials and
-/// rows of 16-bit results begin at a multiple of 16 and of 8 bytes.
+/// put_split() of four dimensions that follow one another, the first a multiple of four: partials
+/// and rows of 16-bit results begin at a multiple of 16 and of 8 bytes.
 PACE_DEVICE void put_four(const KernelArgs& args,
                           const Target& target,
                           int dim,

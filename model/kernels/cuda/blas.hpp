@@ -1,8 +1,8 @@
-// Products by NVIDIA's cuBLAS: the peer that own kernels are measured against, and what `exact = off`
-// multiplies large batches with.
+// Products by NVIDIA's cuBLAS: the peer that own kernels are measured against, and what `exact =
+// off` multiplies large batches with.
 //
-// cuBLAS picks a kernel by the shape of all that it is given, so the bits of a row depend on how many
-// rows come with it. Nothing that promises equal tokens may use it.
+// cuBLAS picks a kernel by the shape of all that it is given, so the bits of a row depend on how
+// many rows come with it. Nothing that promises equal tokens may use it.
 //
 // The library is looked for when it is first asked for, not linked: the program starts without it.
 // Implementation: blas_cuda.cu.

@@ -1,5 +1,5 @@
-// blas.hpp on NVIDIA's library, found at run time. Its headers give the types; a toolkit without them
-// makes a program without cuBLAS.
+// blas.hpp on NVIDIA's library, found at run time. Its headers give the types; a toolkit without
+// them makes a program without cuBLAS.
 #include <dlfcn.h>
 #include <string>
 #include <type_traits>

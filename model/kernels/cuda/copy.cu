@@ -1,5 +1,5 @@
-// The copy kernel (copy.hpp): neighbouring threads copy neighbouring 16 bytes; each thread has four loads
-// under way before its first store, and goes through the memory in steps of the whole grid.
+// The copy kernel (copy.hpp): neighbouring threads copy neighbouring 16 bytes; each thread has four
+// loads under way before its first store, and goes through the memory in steps of the whole grid.
 #include <cstdint>
 #include <string>
 

@@ -1,7 +1,7 @@
 // launch_copy(): copies device memory with a kernel, 16 bytes a load and a store.
 //
-// The yardstick of benches: the rate at which a kernel reads and writes memory is what other kernels can
-// reach, which the runtime's own copy, another program, need not show.
+// The yardstick of benches: the rate at which a kernel reads and writes memory is what other
+// kernels can reach, which the runtime's own copy, another program, need not show.
 //
 // Errors: DeviceError if an address or the size is not a multiple of 16 bytes. C++17.
 #pragma once

@@ -128,7 +128,8 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4],
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Code for other devices has these functions too and is never asked for them: has_wgmma() (gemm.hpp).
+// Code for other devices has these functions too and is never asked for them: has_wgmma()
+// (gemm.hpp).
 template <int kWidth>
 __device__ __forceinline__ void wgmma_bf16(float (&d)[kWidth / 2],
                                            const std::uint32_t (&a)[4],

@@ -2,8 +2,8 @@
 //
 //     launch(stream, {.blocks_x = 12, .threads = 256, .shared_bytes = 8192}, kernel<...>, args);
 //
-// Throws DeviceError naming the kernel if the device refuses it. A build for another device names the
-// header with its launch() in PACELINE_LAUNCH_HEADER.
+// Throws DeviceError naming the kernel if the device refuses it. A build for another device names
+// the header with its launch() in PACELINE_LAUNCH_HEADER.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Synthetic weights made on the device, for benches of shapes without a model file.
 //
-// The numbers are those of model/weights/synthetic/synthetic_numbers.hpp, wherever the layout puts them: the same as
-// on the host, and the same in every type. Padding is 0. C++17.
+// The numbers are those of model/weights/synthetic/synthetic_numbers.hpp, wherever the layout puts
+// them: the same as on the host, and the same in every type. Padding is 0. C++17.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct RandomPart {
 };
 inline constexpr int kRandomPartsMax = 3;
 
-/// Fills the memory of `matrix` with parts one after the other, at most kRandomPartsMax; a paired one with two,
-/// side by side. Not for block types, whose numbers the host generates.
+/// Fills the memory of `matrix` with parts one after the other, at most kRandomPartsMax; a paired
+/// one with two, side by side. Not for block types, whose numbers the host generates.
 void launch_random(Stream& stream,
                    const DeviceMatrix& matrix,
                    const std::vector<RandomPart>& parts);

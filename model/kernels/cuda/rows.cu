@@ -44,7 +44,8 @@ struct ScaleAt {
     float scale;
     float minimum;
 };
-/// Of inputs 16 h .. 16 h + 15 of group `part`; `scales` and `head` point to those of outputs g and g + 8.
+/// Of inputs 16 h .. 16 h + 15 of group `part`; `scales` and `head` point to those of outputs g and
+/// g + 8.
 PACE_DEVICE ScaleAt scale_at(WeightType type,
                              const unsigned char* scales,
                              const unsigned char* head,
@@ -113,8 +114,8 @@ PACE_DEVICE float weight_at(const DeviceMatrix& w, int o, int k) {
     }
 }
 
-/// How many rows there are. Another stream may be setting it to 0: all lanes of a warp take what the
-/// first one saw.
+/// How many rows there are. Another stream may be setting it to 0: all lanes of a warp take what
+/// the first one saw.
 PACE_DEVICE int rows_of(const std::int32_t* rows) {
     return shuffle(*rows, 0);
 }

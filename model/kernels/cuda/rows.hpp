@@ -1,7 +1,7 @@
 // What happens to rows between products: embedding, making ready, rotation, keys and values.
 //
-// One block a row (or a row and a head, or a warp a row); a row's bits depend on that row alone. Plain structs of
-// device pointers; the caller owns all memory. C++17.
+// One block a row (or a row and a head, or a warp a row); a row's bits depend on that row alone.
+// Plain structs of device pointers; the caller owns all memory. C++17.
 #pragma once
 
 #include <cstddef>

@@ -1,18 +1,20 @@
-// wgmma.mma_async m64nNk16 of bf16 into float sums, for N = 8, 64 and 128, as the PTX ISA has it ("Asynchronous
-// warpgroup level matrix instructions"). Included by device_nvcc.cuh, and by the test of its bits; only code of
-// compute capability 9.0a may call it.
+// wgmma.mma_async m64nNk16 of bf16 into float sums, for N = 8, 64 and 128, as the PTX ISA has it
+// ("Asynchronous warpgroup level matrix instructions"). Included by device_nvcc.cuh, and by the
+// test of its bits; only code of compute capability 9.0a may call it.
 //
-// One warpgroup, 128 threads, multiplies 64 rows of A by N rows of B, both with their k numbers next to each
-// other. B lies in shared memory, A there or in registers. With w = warp, g = lane / 4 and t = lane % 4 thread
-// sum d[i] is that of row 16 w + g + 8 (i / 2 % 2) and of column 8 (i / 4) + 2 t + i % 2; a thread's words of A
-// are those of mma.m16n8k16 (device.cuh) for rows 16 w .. 16 w + 15.
+// One warpgroup, 128 threads, multiplies 64 rows of A by N rows of B, both with their k numbers
+// next to each other. B lies in shared memory, A there or in registers. With w = warp, g = lane / 4
+// and t = lane % 4 thread sum d[i] is that of row 16 w + g + 8 (i / 2 % 2) and of column 8 (i / 4)
+// + 2 t + i % 2; a thread's words of A are those of mma.m16n8k16 (device.cuh) for rows 16 w .. 16 w
+//   + 15.
 //
-// In shared memory without a swizzle an operand consists of core matrices of 8 rows x 16 bytes, whose rows are
-// next to each other. Here they lie so:
+// In shared memory without a swizzle an operand consists of core matrices of 8 rows x 16 bytes,
+// whose rows are next to each other. Here they lie so:
 //
 //     chunk of 8 k -> row -> 8 numbers          (16 bytes a row, a chunk is 16 x rows bytes)
 //
-// The next 8 rows begin 128 bytes on (stride offset); the next 8 k begin a chunk on (leading offset).
+// The next 8 rows begin 128 bytes on (stride offset); the next 8 k begin a chunk on (leading
+// offset).
 #pragma once
 
 #include <cstdint>
@@ -28,8 +30,9 @@ struct Source {
     std::uint32_t words[4];    // Rows::Registers
 };
 
-/// The matrix descriptor of an operand of `rows` rows at `shared`, 16-byte aligned: bits 0 to 13 address,
-/// 16 to 29 leading offset, 32 to 45 stride offset, each in units of 16 bytes; bits 62 and 63: no swizzle.
+/// The matrix descriptor of an operand of `rows` rows at `shared`, 16-byte aligned: bits 0 to 13
+/// address, 16 to 29 leading offset, 32 to 45 stride offset, each in units of 16 bytes; bits 62 and
+/// 63: no swizzle.
 PACE_DEVICE std::uint64_t descriptor_of(const void* shared, int rows) {
     const auto address = static_cast<std::uint64_t>(__cvta_generic_to_shared(shared));
     const auto leading = static_cast<std::uint64_t>(16 * rows);
@@ -78,8 +81,8 @@ PACE_DEVICE void multiply(float (&d)[kWidth / 2], const Source& a, std::uint64_t
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// The instruction: its width, the names of the sums, of A, of B's descriptor and of a word that says whether d is
-// added to or replaced, and the transpose flags (none).
+// The instruction: its width, the names of the sums, of A, of B's descriptor and of a word that
+// says whether d is added to or replaced, and the transpose flags (none).
 #define PACE_WGMMA(width, sums, a, b, p, transposed)                                    \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " p                                               \
     ", 0;\n"                                                                            \

@@ -1,4 +1,5 @@
-// Little-endian numbers at any address of a GGUF file: tensors are only as aligned as the file says.
+// Little-endian numbers at any address of a GGUF file: tensors are only as aligned as the file
+// says.
 #pragma once
 
 #include <bit>

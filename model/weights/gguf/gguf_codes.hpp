@@ -1,5 +1,5 @@
-// The codes and scales of 32 numbers as a file's block has them, before any arithmetic, for backends
-// that rearrange blocks without computing their numbers.
+// The codes and scales of 32 numbers as a file's block has them, before any arithmetic, for
+// backends that rearrange blocks without computing their numbers.
 //
 // Pure functions.
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace paceline {
 
-/// How a number is made of these: docs/file-formats.md. Integer scales are one of 32 numbers (then both
-/// entries are alike) or one of each 16.
+/// How a number is made of these: docs/file-formats.md. Integer scales are one of 32 numbers (then
+/// both entries are alike) or one of each 16.
 struct StoredCodes {
     std::array<std::uint8_t, 32> codes = {};  // n or q without its offset, or index into the table
     std::array<std::uint8_t, 2> scales = {};  // s, as 8-bit two's complement; e of MXFP4
@@ -24,8 +24,8 @@ struct StoredCodes {
     std::uint16_t minimum = 0;                  // float16 m or dmin
 };
 
-/// Numbers 32 group to 32 group + 31 of each of `blocks`, which are of one type that has blocks. The codes of Q8_0
-/// are its integers + 128.
+/// Numbers 32 group to 32 group + 31 of each of `blocks`, which are of one type that has blocks.
+/// The codes of Q8_0 are its integers + 128.
 void stored_codes(StoredType type,
                   std::span<const std::byte* const> blocks,
                   int group,

@@ -114,8 +114,8 @@ void read_head_dim(GgufKeys& keys, const std::string& arch, ModelConfig& config)
     }
 }
 
-/// The shape of Mistral 7B v0.1 and its descendants, whose converter does not write the window of 4096
-/// tokens; v0.2 and later have another base, and no window.
+/// The shape of Mistral 7B v0.1 and its descendants, whose converter does not write the window of
+/// 4096 tokens; v0.2 and later have another base, and no window.
 bool is_mistral_with_window(const ModelConfig& config, float rope_base) {
     return config.architecture == Architecture::Llama && config.layers == 32 &&
            config.dim == 4096 && config.heads == 32 && config.kv_heads == 8 &&
@@ -152,11 +152,13 @@ void read_yarn(GgufKeys& keys, const std::string& prefix, ModelConfig& config) {
         keys.int_or(prefix + "original_context_length", config.context_length, {1, kContextMax});
     rope.beta_fast = keys.float_or(prefix + "yarn_beta_fast", 32.0F, {1e-3, 1e6});
     rope.beta_slow = keys.float_or(prefix + "yarn_beta_slow", 1.0F, {1e-3, 1e6});
-    // Converters write HF's attention_factor, which stands for yarn's own formula, as yarn_attn_factor.
+    // Converters write HF's attention_factor, which stands for yarn's own formula, as
+    // yarn_attn_factor.
     const float own = 0.1F * std::log(rope.factor) + 1.0F;
     const float magnitude = keys.float_or(prefix + "attn_factor", 1.0F, {1e-3, 1e3}) *
                             keys.float_or(prefix + "yarn_attn_factor", own, {1e-3, 1e3});
-    // One that is stated counts as it stands: the formula is computed with more digits than a float has.
+    // One that is stated counts as it stands: the formula is computed with more digits than a float
+    // has.
     if (keys.has(prefix + "yarn_attn_factor") || magnitude != own)
         rope.attention_factor = magnitude;
 }

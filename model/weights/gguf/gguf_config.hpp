@@ -14,10 +14,11 @@
 
 namespace paceline {
 
-/// The fields of ModelConfig that follow from keys. gguf_tensors.hpp fills in those that follow from tensors:
-/// vocab_size (here: the key's value or 0), qkv_bias of architectures where it is optional,
-/// tied_embeddings, and RopeScaling::Factors.
-/// `remarks` gets limits of the file (a window that cuts the context), and configuration that it does not state.
+/// The fields of ModelConfig that follow from keys. gguf_tensors.hpp fills in those that follow
+/// from tensors: vocab_size (here: the key's value or 0), qkv_bias of architectures where it is
+/// optional, tied_embeddings, and RopeScaling::Factors.
+/// `remarks` gets limits of the file (a window that cuts the context), and configuration that it
+/// does not state.
 /// Errors: Unsupported (by name), BadFile (missing key, wrong type, value out of range).
 Result<ModelConfig> read_config(GgufKeys& keys, std::vector<std::string>& remarks);
 

@@ -1,7 +1,8 @@
 // A whole GGUF file turned into the parts of a model, with every check done.
 //
 // The entry point for a single file: bytes in, ModelParts or an error out. It neither opens
-// files nor keeps anything; the views in the parts point into `bytes`. Several files: gguf_shards.hpp.
+// files nor keeps anything; the views in the parts point into `bytes`. Several files:
+// gguf_shards.hpp.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,9 @@
-// Q2_K to Q6_K: blocks of 256 numbers in groups of 16 or 32. A group's scale is the block's float16 d
-// times a small integer of the group, its minimum (where there is one) dmin times another.
+// Q2_K to Q6_K: blocks of 256 numbers in groups of 16 or 32. A group's scale is the block's float16
+// d times a small integer of the group, its minimum (where there is one) dmin times another.
 //
-// In the names below: a number i stands in half i / 128 of the block, in part i % 128 / 32 of that half,
-// at place i % 32 of that part. Parts share their bytes: part p lies in bits 2p (or 4 (p / 2)).
+// In the names below: a number i stands in half i / 128 of the block, in part i % 128 / 32 of that
+// half, at place i % 32 of that part. Parts share their bytes: part p lies in bits 2p (or 4 (p /
+// 2)).
 #include "model/weights/gguf/gguf_blocks.hpp"
 #include "model/weights/gguf/gguf_bytes.hpp"
 

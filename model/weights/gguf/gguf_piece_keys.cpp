@@ -60,7 +60,8 @@ std::vector<std::string> texts_of(const std::vector<TextStep>& steps) {
     return texts;
 }
 
-/// Of a vocabulary with merges. What no merge makes, and is no single character, has the lowest of all.
+/// Of a vocabulary with merges. What no merge makes, and is no single character, has the lowest of
+/// all.
 std::vector<float> scores_by_merges(const TokenizerData& data) {
     constexpr float kNeverJoined = -1e9F;
     std::unordered_map<std::string, std::size_t> ranks;

@@ -39,12 +39,12 @@ struct GgufBytes {
     std::string file;  // for messages
 };
 
-/// All files of the model that `opened` belongs to, in their order; `opened` alone if its name is none of
-/// a shard. Errors: BadFile, naming the file that cannot be opened.
+/// All files of the model that `opened` belongs to, in their order; `opened` alone if its name is
+/// none of a shard. Errors: BadFile, naming the file that cannot be opened.
 Result<std::vector<MappedFile>> open_shards(MappedFile opened);
 
-/// The headers of all files, the first one's with all keys. Errors: BadFile, Unsupported, naming the file
-/// that does not agree.
+/// The headers of all files, the first one's with all keys. Errors: BadFile, Unsupported, naming
+/// the file that does not agree.
 Result<std::vector<GgufHeader>> parse_shards(std::span<const GgufBytes> files);
 
 /// The whole model; one file too. Errors as those of read_gguf().

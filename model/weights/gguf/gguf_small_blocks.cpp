@@ -1,5 +1,5 @@
-// Q4_0, Q4_1, Q5_0, Q5_1, Q8_0: blocks of 32 numbers d q or d q + m. Byte j of the 4-bit quants holds
-// number j in its low half and number j + 16 in its high half.
+// Q4_0, Q4_1, Q5_0, Q5_1, Q8_0: blocks of 32 numbers d q or d q + m. Byte j of the 4-bit quants
+// holds number j in its low half and number j + 16 in its high half.
 #include "model/weights/gguf/gguf_blocks.hpp"
 #include "model/weights/gguf/gguf_bytes.hpp"
 

@@ -1,5 +1,5 @@
-// IQ4_NL, IQ4_XS, MXFP4: 4-bit indices into a table of integers. Byte j of 16 holds number j in its low
-// half and number j + 16 in its high half.
+// IQ4_NL, IQ4_XS, MXFP4: 4-bit indices into a table of integers. Byte j of 16 holds number j in its
+// low half and number j + 16 in its high half.
 #include <bit>
 
 #include "model/weights/gguf/gguf_blocks.hpp"

@@ -283,8 +283,8 @@ void take_factors(Assigner& assigner, const char* name, RopeConfig& rope) {
     rope.scaling = RopeScaling::Factors;
 }
 
-/// Llama 3's rope scaling is a tensor. Phi's are two: one for texts within the original context, which the
-/// context is cut to, and one for longer texts (ModelFile::choose_rope).
+/// Llama 3's rope scaling is a tensor. Phi's are two: one for texts within the original context,
+/// which the context is cut to, and one for longer texts (ModelFile::choose_rope).
 void take_rope_factors(Assigner& assigner, ModelParts& parts) {
     constexpr const char* kLlama3 = "rope_freqs.weight";
     constexpr const char* kShort = "rope_factors_short.weight";

@@ -62,8 +62,8 @@ void read_kinds(GgufKeys& keys, TokenizerData& data) {
     }
 }
 
-/// The special tokens by their keys. An id that no token has (converters write -1 for none) is no error: nothing
-/// needs the token, unless texts begin with it.
+/// The special tokens by their keys. An id that no token has (converters write -1 for none) is no
+/// error: nothing needs the token, unless texts begin with it.
 void read_special_ids(GgufKeys& keys, TokenizerData& data, std::vector<std::string>& remarks) {
     const std::pair<const char*, std::optional<TokenId> TokenizerData::*> named[] = {
         {"bos", &TokenizerData::bos},         {"eos", &TokenizerData::eos},

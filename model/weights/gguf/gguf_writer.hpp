@@ -3,8 +3,8 @@
 // Handles the layout of the bytes, not their meaning; gguf_reader.hpp reads the same. Values of
 // the caller are in this machine's byte order, which is little endian everywhere Paceline runs.
 //
-// Pure but for what GgufKeyWriter collects. Preconditions, checked: no key twice, names within the limits of
-// gguf_reader.hpp.
+// Pure but for what GgufKeyWriter collects. Preconditions, checked: no key twice, names within the
+// limits of gguf_reader.hpp.
 #pragma once
 
 #include <cstddef>

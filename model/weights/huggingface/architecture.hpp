@@ -1,8 +1,8 @@
 // FolderArchitecture: the description of a class of transformers, as data.
 //
-// One more dense architecture is one file like llama.cpp, and its line in architectures.cpp: names of
-// the class, which tensors a layer has under which names, what absent keys of config.json mean, and a
-// function for the keys that only this class has. Anything else would be a switch of
+// One more dense architecture is one file like llama.cpp, and its line in architectures.cpp: names
+// of the class, which tensors a layer has under which names, what absent keys of config.json mean,
+// and a function for the keys that only this class has. Anything else would be a switch of
 // ModelConfig that does not exist yet, and is refused by name.
 #pragma once
 

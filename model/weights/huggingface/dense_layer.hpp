@@ -50,12 +50,12 @@ void refuse_bias(JsonKeys& keys, const char* key);
 /// attention_bias and mlp_bias.
 void refuse_biases(JsonKeys& keys);
 
-/// Layers that see only the last `window` tokens. A context within the window is the same without it, so
-/// the model's context is cut to it.
+/// Layers that see only the last `window` tokens. A context within the window is the same without
+/// it, so the model's context is cut to it.
 void cut_to_window(ModelConfig& config, int window);
 
-/// sliding_window as the Qwen classes have it: only where use_sliding_window says so, and only in layers
-/// from max_window_layers on, or in those that layer_types names.
+/// sliding_window as the Qwen classes have it: only where use_sliding_window says so, and only in
+/// layers from max_window_layers on, or in those that layer_types names.
 void read_windows_of_layers(JsonKeys& keys, ModelConfig& config);
 
 }  // namespace paceline::huggingface

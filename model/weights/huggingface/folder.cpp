@@ -57,8 +57,9 @@ std::string no_tokenizer(const std::string& folder) {
     return "the folder has no tokenizer.json";
 }
 
-/// What the fingerprint is made of: text that is not the same for two models. What only concerns the
-/// conversation (template, sampling, end tokens) is left out: trained parts fit whatever it says.
+/// What the fingerprint is made of: text that is not the same for two models. What only concerns
+/// the conversation (template, sampling, end tokens) is left out: trained parts fit whatever it
+/// says.
 class Identity {
 public:
     void add(const char* what, std::span<const std::byte> bytes) {
@@ -90,8 +91,8 @@ Result<FolderTokenizer> read_tokenizer_file(const std::string& folder,
     return none;
 }
 
-/// Says which added tokens the model has no row for. No text becomes one, which changes nothing, unless the chat
-/// template writes it.
+/// Says which added tokens the model has no row for. No text becomes one, which changes nothing,
+/// unless the chat template writes it.
 Status say_left_out(const std::vector<std::string>& tokens,
                     const std::string& folder,
                     ModelParts& parts) {

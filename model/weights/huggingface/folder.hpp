@@ -7,8 +7,8 @@
 //     generation_config.json    more of them, sampling      generation_config
 //     chat_template.jinja ...   its chat template           folder_template
 //
-// This is the one entry to the format. Only config.json and the tensors have to be there. Nothing is
-// executed or fetched: code that a folder brings (auto_map) is not looked at.
+// This is the one entry to the format. Only config.json and the tensors have to be there. Nothing
+// is executed or fetched: code that a folder brings (auto_map) is not looked at.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // The configuration of a model from its config.json, with the names of transformers 4 and 5.
 //
-// Keys that transformers ignores for a class are ignored; keys that would change the arithmetic and are no
-// switch of ModelConfig (another activation, quantised weights, a rope kind) are refused by name.
+// Keys that transformers ignores for a class are ignored; keys that would change the arithmetic and
+// are no switch of ModelConfig (another activation, quantised weights, a rope kind) are refused by
+// name.
 #pragma once
 
 #include <string>

@@ -10,10 +10,10 @@
 
 namespace paceline::huggingface {
 
-/// Gives every tensor its place in `parts`, under the name that a GGUF file has for it, and completes
-/// parts.config with what tensors tell (tied_embeddings). Each is BF16, F16 or F32 and has the shape that
-/// the configuration demands; vectors are finite; nothing is missing or left over, but for tables of
-/// rope that old files carry. `folder` is the name for messages.
+/// Gives every tensor its place in `parts`, under the name that a GGUF file has for it, and
+/// completes parts.config with what tensors tell (tied_embeddings). Each is BF16, F16 or F32 and
+/// has the shape that the configuration demands; vectors are finite; nothing is missing or left
+/// over, but for tables of rope that old files carry. `folder` is the name for messages.
 /// Errors: BadFile, Unsupported (a type, or a tensor that this model has no place for), by name.
 [[nodiscard]] Status assign_tensors(const FolderConfig& config,
                                     const Shards& shards,

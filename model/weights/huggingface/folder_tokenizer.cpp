@@ -375,7 +375,8 @@ void add_tokenizer_config(JsonKeys& keys, FolderTokenizer& tokenizer) {
         const std::optional<std::string> text = token_text(keys, key);
         if (!text) continue;
         const auto found = std::find(data.tokens.begin(), data.tokens.end(), *text);
-        // What becomes of unknown characters the model says alone: without an unknown token they vanish.
+        // What becomes of unknown characters the model says alone: without an unknown token they
+        // vanish.
         if (place == &TokenizerData::unknown && (data.unknown || data.model != "gpt2")) continue;
         if (found != data.tokens.end() && (place != &TokenizerData::bos || !data.add_bos))
             data.*place = static_cast<TokenId>(found - data.tokens.begin());

@@ -12,8 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Keys by which generate() changes or ends a text, in the order in which it applies them, and the numbers
-/// that leave the text as it is.
+/// Keys by which generate() changes or ends a text, in the order in which it applies them, and the
+/// numbers that leave the text as it is.
 struct TextKey {
     const char* key;
     std::optional<double> off_at_most = std::nullopt;

@@ -6,8 +6,8 @@
 
 namespace paceline::huggingface {
 
-/// What generate() of transformers would draw with: without do_sample it is greedy, with it absent keys
-/// mean temperature 1 and top_k 50. Values that are no numbers fail `keys`.
+/// What generate() of transformers would draw with: without do_sample it is greedy, with it absent
+/// keys mean temperature 1 and top_k 50. Values that are no numbers fail `keys`.
 [[nodiscard]] SamplingDefaults read_sampling_defaults(JsonKeys& keys);
 
 }  // namespace paceline::huggingface

@@ -16,7 +16,8 @@
 namespace paceline::huggingface {
 
 inline constexpr std::size_t kJsonDepthMax = 32;
-/// Of config.json, generation_config.json and tokenizer_config.json, which hold lists of tokens at most.
+/// Of config.json, generation_config.json and tokenizer_config.json, which hold lists of tokens at
+/// most.
 inline constexpr std::size_t kSmallJsonBytesMax = std::size_t{16} << 20U;
 /// Of tokenizer.json and the index; the largest of known models has 34 MB.
 inline constexpr std::size_t kLargeJsonBytesMax = std::size_t{128} << 20U;

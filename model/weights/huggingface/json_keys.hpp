@@ -1,8 +1,8 @@
 // JsonKeys: typed, range-checked reads of one object in a JSON file.
 //
 // The first bad value wins: it becomes the Status that all objects of one file share, and what is
-// read after it are defaults. So a reader of many keys is a plain list of reads with one check at its
-// end. A key whose value is null is absent, as to transformers. Borrows object and status; not
+// read after it are defaults. So a reader of many keys is a plain list of reads with one check at
+// its end. A key whose value is null is absent, as to transformers. Borrows object and status; not
 // thread-safe.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Phi3ForCausalLM: Phi-3, Phi-3.5, Phi-4 and Phi-4-mini. Llama's arithmetic with q, k, v and gate, up fused in
-// one matrix each; some rotate only the first dimensions of a head, or have lists of rope factors (longrope).
+// Phi3ForCausalLM: Phi-3, Phi-3.5, Phi-4 and Phi-4-mini. Llama's arithmetic with q, k, v and gate,
+// up fused in one matrix each; some rotate only the first dimensions of a head, or have lists of
+// rope factors (longrope).
 #include "model/weights/huggingface/dense_layer.hpp"
 
 namespace paceline::huggingface {

@@ -4,8 +4,9 @@
 //     model.safetensors.index.json         {"weight_map": {tensor: file, ...}}
 //     model-00001-of-00002.safetensors ...
 //
-// The index names files of the same folder by plain names. Every tensor that it names is in its shard,
-// and no tensor is in two. Owns the mappings that the tensors point into; moving it leaves them there.
+// The index names files of the same folder by plain names. Every tensor that it names is in its
+// shard, and no tensor is in two. Owns the mappings that the tensors point into; moving it leaves
+// them there.
 #pragma once
 
 #include <string>
@@ -36,8 +37,8 @@ struct ShardIndex {
 };
 [[nodiscard]] Result<ShardIndex> read_shard_index(std::string_view text, const std::string& file);
 
-/// Errors: BadFile: none of the two, or what is said above does not hold; Unsupported: the weights are
-/// there in another format (pytorch_model.bin), by its name.
+/// Errors: BadFile: none of the two, or what is said above does not hold; Unsupported: the weights
+/// are there in another format (pytorch_model.bin), by its name.
 [[nodiscard]] Result<Shards> open_shards(const std::string& folder);
 
 }  // namespace paceline::huggingface

@@ -57,7 +57,8 @@ void random_blocks(
     StoredType type, std::uint64_t seed, std::int64_t row, int columns, std::span<std::byte> out) {
     const TypeTraits of = traits(type);
     const BlockScales scales = scales_of(type);
-    // A draw has eight bytes and is indexed by four columns of 16 bits: as of a row of `size / 2` columns.
+    // A draw has eight bytes and is indexed by four columns of 16 bits: as of a row of `size / 2`
+    // columns.
     const auto draw_columns = static_cast<int>((out.size() + 1) / 2);
     for (std::size_t at = 0; at < out.size(); at += 8) {
         const std::uint64_t draw = random_draw(seed, static_cast<std::uint64_t>(row), draw_columns,

@@ -1,9 +1,10 @@
 // Synthetic weights: the number in row r and column c of a tensor is a function of the
-// tensor's seed, r and c alone, so that every device and layout gives the same numbers. Block types are
-// generated differently, on the host (synthetic_blocks.hpp).
+// tensor's seed, r and c alone, so that every device and layout gives the same numbers. Block types
+// are generated differently, on the host (synthetic_blocks.hpp).
 //
-// 16 bits make a number, uniform with mean 0 and the variance 1 / columns, so that rows keep their size
-// from layer to layer. Four columns share one draw. A type sets only the resolution of the number:
+// 16 bits make a number, uniform with mean 0 and the variance 1 / columns, so that rows keep their
+// size from layer to layer. Four columns share one draw. A type sets only the resolution of the
+// number:
 //
 //     plain types   scale * (bits - 32767.5) / 32768           scale = sqrt(3 / columns)
 //     Q8_0          d * q, q the upper of 255 steps, -127 .. 127

@@ -1,8 +1,10 @@
-// EmulatedMemory: for tests, a registry of host memory that stands for device memory but was not allocated by
-// the emulated CUDA runtime: memory that an emulated driver has mapped, of this process or another one.
+// EmulatedMemory: for tests, a registry of host memory that stands for device memory but was not
+// allocated by the emulated CUDA runtime: memory that an emulated driver has mapped, of this
+// process or another one.
 //
-// The emulated driver registers what it maps. The emulated runtime looks addresses up, so that it detects a
-// plain host address where a device address is required. Not used by shipped programs. Threads: any.
+// The emulated driver registers what it maps. The emulated runtime looks addresses up, so that it
+// detects a plain host address where a device address is required. Not used by shipped programs.
+// Threads: any.
 #pragma once
 
 #include <cstddef>

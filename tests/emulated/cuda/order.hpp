@@ -41,8 +41,8 @@ void set_pinned_limit(std::size_t bytes);
 void set_devices(int count);
 [[nodiscard]] int devices();
 
-/// Memory that others made, and that counts as device memory while it is there: what another process
-/// exported, for instance. It is not part of memory_used().
+/// Memory that others made, and that counts as device memory while it is there: what another
+/// process exported, for instance. It is not part of memory_used().
 void add_memory(const std::byte* at, std::size_t bytes);
 void remove_memory(const std::byte* at, std::size_t bytes);
 

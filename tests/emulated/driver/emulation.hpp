@@ -1,7 +1,7 @@
 // Settings of the emulated driver and the emulated NCCL for tests, and the misuse that they detect.
 //
-// Misuse is a call that with the real libraries would lead to a hang, a crash or wrong bytes. It ends the
-// process with a message, or is collected if a test asks for that.
+// Misuse is a call that with the real libraries would lead to a hang, a crash or wrong bytes. It
+// ends the process with a message, or is collected if a test asks for that.
 //
 // Threads: any. Settings hold for the whole process; set them while nothing runs.
 #pragma once
@@ -39,8 +39,8 @@ void set_link_rules(const LinkRules& rules);
 /// A duration from 0 to `most`, by the seed.
 [[nodiscard]] std::chrono::microseconds draw_delay(std::chrono::microseconds most);
 
-/// Called when memory becomes accessible or stops being so: the emulated runtime of model/ learns from it
-/// what is device memory. Functions may be null.
+/// Called when memory becomes accessible or stops being so: the emulated runtime of model/ learns
+/// from it what is device memory. Functions may be null.
 using MemoryWatch = void (*)(const std::byte* at, std::size_t bytes);
 void watch_memory(MemoryWatch appears, MemoryWatch goes);
 void tell_memory(bool appears, const std::byte* at, std::size_t bytes);

@@ -1,7 +1,8 @@
 // nccl.hpp between processes without a GPU: communicators of two ranks, with NCCL's rules.
 //
-// A step of work that NCCL does in a background thread is done in one here (launch, connection, init), and
-// what a kernel does in the thread of the stream. What NCCL does not forgive is misuse (emulation.hpp).
+// A step of work that NCCL does in a background thread is done in one here (launch, connection,
+// init), and what a kernel does in the thread of the stream. What NCCL does not forgive is misuse
+// (emulation.hpp).
 #include <cstring>
 #include <fmt/core.h>
 #include <map>

@@ -1,14 +1,17 @@
-// Fifo: the data between two ranks of an emulated pair that were sent and not yet received: eight steps.
+// Fifo: the data between two ranks of an emulated pair that were sent and not yet received: eight
+// steps.
 //
-//   sender --> [step][step][step] . . . . . --> receiver      written: steps in all, read: steps in all
+//   sender --> [step][step][step] . . . . . --> receiver      written: steps in all, read: steps in
+//                                                             all
 //
-// A send ends when its last step is in, so small ones end unreceived and large ones wait. Counts are
-// not compared: a receiver takes as many steps as its own size has. Lines are 8 bytes, as in NCCL's
-// protocol for small messages: a receiver that wants more lines than a step has never sees them.
+// A send ends when its last step is in, so small ones end unreceived and large ones wait. Counts
+// are not compared: a receiver takes as many steps as its own size has. Lines are 8 bytes, as in
+// NCCL's protocol for small messages: a receiver that wants more lines than a step has never sees
+// them.
 //
-// In shared memory, one writer, one reader. A step is written before `written` is raised (release), read
-// after `written` was read (acquire); taken before `read` is raised (release), overwritten after it was
-// read (acquire).
+// In shared memory, one writer, one reader. A step is written before `written` is raised (release),
+// read after `written` was read (acquire); taken before `read` is raised (release), overwritten
+// after it was read (acquire).
 #pragma once
 
 #include <algorithm>

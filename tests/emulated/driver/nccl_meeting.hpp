@@ -1,9 +1,9 @@
 // How the ranks of an emulated communicator find each other: an id, a listener, a memory file.
 //
-// make_id() opens a listener in the caller, as ncclGetUniqueId() does; the id names it and holds a secret.
-// Every rank connects and waits, without limit, until all have come; then each gets the same memory
-// file. A rank of another size, version or number that is taken fails for all. A listener whose process
-// is gone refuses.
+// make_id() opens a listener in the caller, as ncclGetUniqueId() does; the id names it and holds a
+// secret. Every rank connects and waits, without limit, until all have come; then each gets the
+// same memory file. A rank of another size, version or number that is taken fails for all. A
+// listener whose process is gone refuses.
 //
 // Unlike NCCL's, a listener that not all ranks called ends with end_listener().
 //

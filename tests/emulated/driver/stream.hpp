@@ -1,10 +1,10 @@
 // Stream: work in order on the emulated device, done by a thread of its own.
 //
-// A piece of work is called again and again until it says that it is done, as a kernel spins. An Event is
-// reached when the work before its last record() is done; before the first it is reached.
+// A piece of work is called again and again until it says that it is done, as a kernel spins. An
+// Event is reached when the work before its last record() is done; before the first it is reached.
 //
-// Threads: any. The destructor waits for what is left: work that never ends is misuse (a stream destroyed
-// under a kernel that spins), found after kDrainLimit.
+// Threads: any. The destructor waits for what is left: work that never ends is misuse (a stream
+// destroyed under a kernel that spins), found after kDrainLimit.
 #pragma once
 
 #include <atomic>

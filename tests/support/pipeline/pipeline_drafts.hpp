@@ -40,9 +40,10 @@ DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts);
 /// The draft of `options`, of any kind but Babble and Mute.
 std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFactory sources);
 
-/// Drafting::Babble. It sends too much: trees, several per verdict, some right, some for roots that are
-/// stale or still to come, with probabilities and origins that mean nothing. So the target's tree gets siblings
-/// of every kind, and rows arrive while batches are in flight. It knows these texts, prompt and answer.
+/// Drafting::Babble. It sends too much: trees, several per verdict, some right, some for roots that
+/// are stale or still to come, with probabilities and origins that mean nothing. So the target's
+/// tree gets siblings of every kind, and rows arrive while batches are in flight. It knows these
+/// texts, prompt and answer.
 std::unique_ptr<Actor> babbling_draft(std::shared_ptr<const Texts> texts, std::uint64_t seed);
 /// Drafting::Mute: it receives everything and sends nothing.
 std::unique_ptr<Actor> mute_draft();

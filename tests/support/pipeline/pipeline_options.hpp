@@ -1,4 +1,5 @@
-// PipelineOptions: what a Pipeline or a Cluster is made of, and the plans and backends of its segments.
+// PipelineOptions: what a Pipeline or a Cluster is made of, and the plans and backends of its
+// segments.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +63,8 @@ struct PipelineOptions {
 enum class Exit : std::uint8_t { None, Candidates, Proposes, Defers, Everything, Lockstep, Ahead };
 inline constexpr std::uint64_t kExits = 7;
 
-/// Draws the settings of such an exit. After the last segment an exit can only look ahead, elsewhere it
-/// does the rest.
+/// Draws the settings of such an exit. After the last segment an exit can only look ahead,
+/// elsewhere it does the rest.
 void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random);
 
 /// Segment `index` of 1..options.segments.

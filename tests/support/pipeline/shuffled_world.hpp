@@ -73,7 +73,8 @@ public:
     [[nodiscard]] std::uint64_t traced(StageId id, TraceKind kind) const;
     [[nodiscard]] Epoch epoch_of(StageId id) const;
 
-    /// What stages said of peers that sent them what they must not. What follows is the test's part.
+    /// What stages said of peers that sent them what they must not. What follows is the test's
+    /// part.
     struct Fault {
         StageId by;
         StageId peer;

@@ -7,10 +7,10 @@
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
 // given since the layers last wrote them.
-// Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may read
-// hidden states that were not asked for.
-// Where a test asks for it (on_device), its own memory is that of a device: addresses that fault where
-// the host follows them. What crosses between host and device is counted.
+// Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may
+// read hidden states that were not asked for.
+// Where a test asks for it (on_device), its own memory is that of a device: addresses that fault
+// where the host follows them. What crosses between host and device is counted.
 // Weights and cache are a few hundred kilobytes; time is what a test asks for (layer_cost).
 #pragma once
 

@@ -43,8 +43,8 @@ struct ToyPlan {
     ToyDraft draft = ToyDraft::None;
     double right = 0.8;  // of an Oracle draft: how likely each candidate is right
     ToyHousing housing = ToyHousing::Apart;
-    // Trees, several batches in flight, and an exit after the first of several segments that has candidates,
-    // proposes and defers.
+    // Trees, several batches in flight, and an exit after the first of several segments that has
+    // candidates, proposes and defers.
     bool exits = false;
     std::int64_t layer_micros = 0;  // time that a batch takes in one layer
     std::int64_t row_micros = 0;    // time that each row takes in a segment

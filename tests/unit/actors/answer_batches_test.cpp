@@ -1,5 +1,5 @@
-// AnswerBatches: answers equal those of plain decoding, and the kept distributions and residuals equal those of a
-// plain forward pass of the same text.
+// AnswerBatches: answers equal those of plain decoding, and the kept distributions and residuals
+// equal those of a plain forward pass of the same text.
 #include "actors/decoding/answer_batches.hpp"
 
 #include <algorithm>

@@ -134,7 +134,8 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
         for (const Scene::Job& job : scene.jobs) {
             committed += job.oracle.size() - job.state->spec().text.size();
         }
-        // Every row of a verify batch was committed (the root that stands before each token) or not.
+        // Every row of a verify batch was committed (the root that stands before each token) or
+        // not.
         CHECK(scene.rows_sent == committed + scene.rows_wasted);
     }
 }

@@ -1,5 +1,5 @@
-// Requests that share batches: the queue that selects parts that run together, the verifier with several
-// walks at once, and the pipeline as a whole.
+// Requests that share batches: the queue that selects parts that run together, the verifier with
+// several walks at once, and the pipeline as a whole.
 #include <random>
 #include <set>
 

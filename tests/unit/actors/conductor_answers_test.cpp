@@ -1,4 +1,5 @@
-// The conductor from an order to the end of its answer: begins, commits, waiting for room, further turns.
+// The conductor from an order to the end of its answer: begins, commits, waiting for room, further
+// turns.
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // A conductor whose context only records: what it posted, sent, counted and set timers for.
 //
-// For tests of single transitions (conductor_*_test.cpp): each hands the actor a message and looks at
-// what follows. One thread.
+// For tests of single transitions (conductor_*_test.cpp): each hands the actor a message and looks
+// at what follows. One thread.
 #pragma once
 
 #include <atomic>

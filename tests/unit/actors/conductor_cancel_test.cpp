@@ -1,4 +1,5 @@
-// The conductor when an answer is not wanted any more: clients that stop or go, draining, callbacks.
+// The conductor when an answer is not wanted any more: clients that stop or go, draining,
+// callbacks.
 #include <string>
 #include <vector>
 

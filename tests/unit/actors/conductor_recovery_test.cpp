@@ -1,4 +1,5 @@
-// The conductor when stages are lost: attempts, replay, requests and pipelines that end with an error.
+// The conductor when stages are lost: attempts, replay, requests and pipelines that end with an
+// error.
 #include <string>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Hidden states of segments that compute on a device: what crosses to the host and back. The fake device
-// counts it, and its addresses fault where the host follows them.
+// Hidden states of segments that compute on a device: what crosses to the host and back. The fake
+// device counts it, and its addresses fault where the host follows them.
 #include <memory>
 #include <random>
 #include <vector>

@@ -16,8 +16,8 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): the
 
 namespace {
 
-/// Any order of events, for one request: jobs that take long, candidates, verdicts that take from the
-/// draft's tree or not, channels without room, new attempts.
+/// Any order of events, for one request: jobs that take long, candidates, verdicts that take from
+/// the draft's tree or not, channels without room, new attempts.
 /// Returns how many proposals it made.
 std::size_t run_at_random(DraftBench& bench, std::uint64_t seed, bool has_model) {
     std::size_t made = 0;
@@ -205,7 +205,8 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
             CHECK(said.back().root_position == bench.root());
             CHECK(said.back().count >= 4);
             CHECK(halfway == (pace == DraftPace::Lockstep));
-            // A hundred times too slow: the target does not wait for it, and most verdicts find it in a job.
+            // A hundred times too slow: the target does not wait for it, and most verdicts find it
+            // in a job.
             bench.verdict({1});
             bench.context.run_job();
             for (int i = 0; i < 20; ++i) bench.verdict({plain_next(bench.spec, bench.text)}, 0);

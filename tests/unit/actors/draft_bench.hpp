@@ -1,5 +1,5 @@
-// DraftBench, CorrectBench: a speculative stage in a ScriptedContext, the committed text beside it, the
-// plans and tools that their tests share, and what must hold of any proposal.
+// DraftBench, CorrectBench: a speculative stage in a ScriptedContext, the committed text beside it,
+// the plans and tools that their tests share, and what must hold of any proposal.
 #pragma once
 
 #include <algorithm>

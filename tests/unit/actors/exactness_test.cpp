@@ -322,7 +322,8 @@ TEST_CASE("a turn finds its slots given away, and all that it counted on is comp
 
 namespace {
 
-/// Answers of 60 tokens, greedy and sampled, over one to three segments; `look` sees each pipeline at its end.
+/// Answers of 60 tokens, greedy and sampled, over one to three segments; `look` sees each pipeline
+/// at its end.
 template <class Look>
 void for_long_answers(Drafting drafting, Look look) {
     for (std::uint64_t seed = 1; seed <= 12; ++seed) {

@@ -1,5 +1,5 @@
-// The rejection rule in a running pipeline: the committed tokens equal those of the verifier when the
-// recorded schedule is replayed with plain logits, and their distribution is the target's.
+// The rejection rule in a running pipeline: the committed tokens equal those of the verifier when
+// the recorded schedule is replayed with plain logits, and their distribution is the target's.
 #include <array>
 #include <cmath>
 #include <random>

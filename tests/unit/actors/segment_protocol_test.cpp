@@ -1,5 +1,5 @@
-// The protocols of a segment's roles: Dispatcher, EarlyVerify and FinalVerify, each as the exchange of
-// messages that its header declares.
+// The protocols of a segment's roles: Dispatcher, EarlyVerify and FinalVerify, each as the exchange
+// of messages that its header declares.
 #include <algorithm>
 #include <vector>
 

@@ -1,4 +1,5 @@
-// The stop rules of a draft (stop_policy.hpp) on chains of a source without a model, prompt lookup for example.
+// The stop rules of a draft (stop_policy.hpp) on chains of a source without a model, prompt lookup
+// for example.
 #include <cmath>
 #include <cstdint>
 #include <memory>

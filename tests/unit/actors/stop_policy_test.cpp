@@ -10,9 +10,9 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 
 namespace {
 
-/// A draft whose candidates are right with the probability that it gives them, uniform from 0.3 to 1:
-/// rounds of at most `length` until one is below the threshold. The rate of accepted candidates over
-/// the last half of the rounds.
+/// A draft whose candidates are right with the probability that it gives them, uniform from 0.3 to
+/// 1: rounds of at most `length` until one is below the threshold. The rate of accepted candidates
+/// over the last half of the rounds.
 double rate_of_calibrated_draft(AdaptiveThreshold& threshold, int length, int rounds) {
     std::mt19937_64 random{11};
     std::uniform_real_distribution<> uniform{0.3, 1.0};

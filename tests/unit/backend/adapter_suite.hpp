@@ -1,4 +1,5 @@
-// An exit's adapter: what it agrees with, rows' bits, whose keys it sees, cancellation, what is refused.
+// An exit's adapter: what it agrees with, rows' bits, whose keys it sees, cancellation, what is
+// refused.
 #pragma once
 
 #include <cmath>

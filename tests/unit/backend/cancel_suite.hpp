@@ -1,4 +1,5 @@
-// Cancelled calls, and rows that become stale while they run: they are dropped, and all other rows keep their bits.
+// Cancelled calls, and rows that become stale while they run: they are dropped, and all other rows
+// keep their bits.
 #pragma once
 
 #include <atomic>

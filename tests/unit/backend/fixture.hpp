@@ -1,4 +1,5 @@
-// What the cases of all backends share: fixtures, numbers at random, rows of a text and what comes of them.
+// What the cases of all backends share: fixtures, numbers at random, rows of a text and what comes
+// of them.
 #pragma once
 
 #include <algorithm>
@@ -82,8 +83,8 @@ inline double worst_error(std::span<const float> got, std::span<const float> wan
     return error / largest;
 }
 
-/// Rows of one sequence through the layers of a backend. Owns slots, rows and hidden states; rows point
-/// to the slots.
+/// Rows of one sequence through the layers of a backend. Owns slots, rows and hidden states; rows
+/// point to the slots.
 struct Text {
     std::vector<KvSlot> slots;
     std::vector<Row> rows;

@@ -1,4 +1,5 @@
-// A merged target against its reference implementation, whose matrices were merged in float64 beforehand.
+// A merged target against its reference implementation, whose matrices were merged in float64
+// beforehand.
 #pragma once
 
 #include <tuple>

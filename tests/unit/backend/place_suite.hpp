@@ -1,5 +1,5 @@
-// Rows in memory of the backend's own (Backend::make_rows): the bits of rows on the host, whatever is
-// done with them, and rows copied between the two.
+// Rows in memory of the backend's own (Backend::make_rows): the bits of rows on the host, whatever
+// is done with them, and rows copied between the two.
 #pragma once
 
 #include "tests/unit/backend/head_suite.hpp"

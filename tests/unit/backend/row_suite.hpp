@@ -14,7 +14,8 @@ inline What what_of(const Setting& setting) {
     return {.dtype = setting.dtype, .kv = setting.kv};
 }
 
-/// Logits of a text fed row by row, one thread, nothing recorded: what every other way must reproduce.
+/// Logits of a text fed row by row, one thread, nothing recorded: what every other way must
+/// reproduce.
 template <class Traits>
 std::vector<float> row_by_row(const ModelFile& file, What what, std::span<const TokenId> tokens) {
     what.threads = 1;

@@ -19,7 +19,8 @@ inline std::vector<TokenId> random_list(std::mt19937& rng, int vocab_size) {
     return tokens;
 }
 
-/// Every kind of head there is; transforms are near the identity, so that logits stay of a common size.
+/// Every kind of head there is; transforms are near the identity, so that logits stay of a common
+/// size.
 inline std::vector<HeadSpec> all_heads(std::mt19937& rng, const ModelConfig& config) {
     const auto n = static_cast<std::size_t>(config.dim);
     std::vector<float> t = normal_numbers(rng, n * n, 0.0f, 0.05f);

@@ -1,7 +1,8 @@
-// SpoiltFile: a copy of a fixture in which one number becomes NaN or infinite after the file was opened and checked.
+// SpoiltFile: a copy of a fixture in which one number becomes NaN or infinite after the file was
+// opened and checked.
 //
-// Owns a file in the folder for temporary files, and removes it. One thread; one object of a process at
-// a time, since the name of the file has the process alone.
+// Owns a file in the folder for temporary files, and removes it. One thread; one object of a
+// process at a time, since the name of the file has the process alone.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +35,8 @@ public:
     SpoiltFile& operator=(const SpoiltFile&) = delete;
     [[nodiscard]] std::string path() const { return path_.string(); }
 
-    /// Makes element 1 of a vector of layer 1 NaN: of the key bias if the model has one, else of the norm
-    /// before the MLP. `file` is this file, opened. Returns the vector's name.
+    /// Makes element 1 of a vector of layer 1 NaN: of the key bias if the model has one, else of
+    /// the norm before the MLP. `file` is this file, opened. Returns the vector's name.
     [[nodiscard]] std::string spoil_a_vector(const ModelFile& file) const {
         const LayerTensors& layer = file.layer(1);
         const TensorView& tensor = layer.k_bias.has_value() ? *layer.k_bias : layer.ffn_norm;
@@ -45,8 +46,8 @@ public:
         return tensor.name;
     }
 
-    /// Makes the scale of the second (or only) block of row 3 of a matrix of layer 1 infinite, of a type without
-    /// scales a number of that row. Returns the matrix's name.
+    /// Makes the scale of the second (or only) block of row 3 of a matrix of layer 1 infinite, of a
+    /// type without scales a number of that row. Returns the matrix's name.
     [[nodiscard]] std::string spoil_a_matrix(const ModelFile& file) const {
         const TensorView& tensor = file.layer(1).down;
         const TypeTraits shape = traits(tensor.type);

@@ -1,9 +1,10 @@
 // What the typed suite is told about a backend: how one is made, and how large its tests may be.
 //
 // Every case of this folder is a template over traits of a backend: CpuTraits, CudaTraits or
-// ReferenceTraits (cpu_traits.hpp, ... in the folder of the program that runs them). The traits make a
-// backend of a What, ignoring the fields that it does not have, and hold the tables of this file that a
-// case runs over; a slow backend has shorter ones. What a promise says is never in the traits.
+// ReferenceTraits (cpu_traits.hpp, ... in the folder of the program that runs them). The traits
+// make a backend of a What, ignoring the fields that it does not have, and hold the tables of this
+// file that a case runs over; a slow backend has shorter ones. What a promise says is never in the
+// traits.
 //
 //     make(file, what)          a backend; fails the test if it is refused
 //     refused(file, what)       the error with which such a backend is refused (CPU and CUDA)

@@ -1,4 +1,5 @@
-// The sub-layers that the CPU backend does not run for stale rows; the suite tests that other rows keep their bits.
+// The sub-layers that the CPU backend does not run for stale rows; the suite tests that other rows
+// keep their bits.
 #include <algorithm>
 
 #include "tests/unit/backend/stale_rows.hpp"

@@ -1,4 +1,5 @@
-// Stretches in which a file's matrices are packed: every tile once, with the bytes that its rows lie in.
+// Stretches in which a file's matrices are packed: every tile once, with the bytes that its rows
+// lie in.
 #include "model/cpu/stretches.hpp"
 
 #include <cstring>
@@ -60,7 +61,8 @@ TEST_CASE("stretches hold every tile of every matrix once, in order, and all byt
 }
 
 TEST_CASE("a stretch of rows that are stored in another order has whole heads") {
-    // Rows of a head of 24 lie anywhere in it: a stretch that ended with a tile would need rows of the next one.
+    // Rows of a head of 24 lie anywhere in it: a stretch that ended with a tile would need rows of
+    // the next one.
     Tensor tensor{96, 24};
     const WeightSource source{&tensor.matrix, &tensor.view};
     const std::vector<Stretch> list = stretches_of({&source, 1}, 1);

@@ -1,5 +1,5 @@
-// Both kernels of attention against the reference implementation in double, and their promise: a row's bits are
-// its own, whatever rows are beside it and wherever its keys are stored.
+// Both kernels of attention against the reference implementation in double, and their promise: a
+// row's bits are its own, whatever rows are beside it and wherever its keys are stored.
 #include "model/kernels/cuda/attention.hpp"
 
 #include <numeric>
@@ -14,12 +14,12 @@ namespace {
 
 using namespace test;
 
-// Float sums of up to 300 terms; nothing is rounded that the reference does not have rounded too. What
-// these tests see is 1.3e-6.
+// Float sums of up to 300 terms; nothing is rounded that the reference does not have rounded too.
+// What these tests see is 1.3e-6.
 constexpr double kPlainTolerance = 1e-5;
 // bf16 has 8 bits: each number of a query is off by up to 2^-9 of itself, a score (the root of
-// head_dim of them) by some 2^-9 of a typical score, 1.5 here, and its weight by as much; a weight's
-// own rounding adds up to 2^-9. What these tests see is 5e-3.
+// head_dim of them) by some 2^-9 of a typical score, 1.5 here, and its weight by as much; a
+// weight's own rounding adds up to 2^-9. What these tests see is 5e-3.
 constexpr double kMmaTolerance = 1e-2;
 
 double tolerance(AttentionKernel kernel) {

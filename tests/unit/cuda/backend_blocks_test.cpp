@@ -1,5 +1,5 @@
-// Blocks of a file on a device: for every type the numbers that the gguf package reads (tests/fixtures/blocks), in 1.05
-// times the file's memory at most.
+// Blocks of a file on a device: for every type the numbers that the gguf package reads
+// (tests/fixtures/blocks), in 1.05 times the file's memory at most.
 #include <cstring>
 #include <fstream>
 #include <iterator>

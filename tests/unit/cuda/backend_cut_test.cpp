@@ -1,10 +1,11 @@
-// Batches that are stopped while the device computes them: cancelled at a poll, cancelled by another thread,
-// left by all of their rows.
+// Batches that are stopped while the device computes them: cancelled at a poll, cancelled by
+// another thread, left by all of their rows.
 //
-// The evidence is the cache. A batch runs over the keys of another text, and each of its layers replaces
-// them: after a stop layers below the cut have the keys of an uncancelled run, layers above it the old
-// ones. On a GPU some blocks of the kernel that runs when the stop arrives have read the row count before
-// and some read it after, so the layer at the cut may be mixed there (backend.hpp: nothing may read it).
+// The evidence is the cache. A batch runs over the keys of another text, and each of its layers
+// replaces them: after a stop layers below the cut have the keys of an uncancelled run, layers
+// above it the old ones. On a GPU some blocks of the kernel that runs when the stop arrives have
+// read the row count before and some read it after, so the layer at the cut may be mixed there
+// (backend.hpp: nothing may read it).
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -29,8 +30,9 @@ constexpr const char* kShape =
 constexpr int kManyRows = 70;
 constexpr int kParts = 6;  // of a batch's polls or time; one attempt stops at the begin of each
 #else
-// A layer has 285 MB of weights, which take 60 us to read at 4.8 TB/s; its six launches take the host some
-// 20 us (3 us each, an estimate). So most of a batch of 2 ms is still to come when the host begins to poll.
+// A layer has 285 MB of weights, which take 60 us to read at 4.8 TB/s; its six launches take the
+// host some 20 us (3 us each, an estimate). So most of a batch of 2 ms is still to come when the
+// host begins to poll.
 constexpr bool kEmulated = false;
 constexpr const char* kShape =
     "layers = 32\ndim = 4096\nheads = 32\nkv_heads = 8\nffn_dim = 8192\nvocab_size = 1024\n";
@@ -61,7 +63,8 @@ private:
 
 enum class Through : std::uint8_t { Layers, Draws };
 
-/// A backend on synthetic weights, a text, and what an uncancelled call over another text's keys leaves.
+/// A backend on synthetic weights, a text, and what an uncancelled call over another text's keys
+/// leaves.
 class Batch {
 public:
     Batch(CudaBackend& backend, int rows, Through through)
@@ -104,7 +107,8 @@ public:
         return backend_.run_and_draw(call_.rows, {}, {call_.jobs}, call_.tokens, &token);
     }
 
-    /// Of a call that was stopped: checks its keys and tokens. Whether it was cut strictly in the middle.
+    /// Of a call that was stopped: checks its keys and tokens. Whether it was cut strictly in the
+    /// middle.
     [[nodiscard]] bool check_stopped() const {
         // Heads take 64 rows at a time: those of the first rows may have ended before the stop.
         for (std::size_t r = 0; r < call_.tokens.size(); ++r) {
@@ -213,7 +217,8 @@ void for_each_batch(const std::function<void(Batch&)>& work) {
     }
 }
 
-/// The poll that `part` of a batch's polls stand before; the first is asked before anything is launched.
+/// The poll that `part` of a batch's polls stand before; the first is asked before anything is
+/// launched.
 int poll_of(const Batch& batch, int part) {
     return 1 + batch.polls() * part / kParts;
 }
@@ -260,7 +265,8 @@ TEST_CASE("a batch cancelled by another thread after longer and longer delays is
         until_cut_in_the_middle(batch, [&](int part) {
             CancelToken token;
             std::atomic<bool> asked{false};
-            // The emulated device has no time: there the poll of a number waits for the other thread.
+            // The emulated device has no time: there the poll of a number waits for the other
+            // thread.
             const Polls polls{poll_of(batch, part),
                               [&] {
                                   asked = true;

@@ -1,5 +1,5 @@
-// `exact = off`: large batches by cuBLAS agree with ours within rounding, small ones bit for bit, and the
-// equality class says which of the two it was.
+// `exact = off`: large batches by cuBLAS agree with ours within rounding, small ones bit for bit,
+// and the equality class says which of the two it was.
 #include "model/kernels/cuda/blas.hpp"
 #include "tests/unit/cuda/cuda_fixture.hpp"
 

@@ -1,5 +1,5 @@
-// What the CUDA backend takes of a device and of the host, to the byte, and how it behaves when memory or
-// a kernel fails: counts and faults of the emulated device.
+// What the CUDA backend takes of a device and of the host, to the byte, and how it behaves when
+// memory or a kernel fails: counts and faults of the emulated device.
 #include <cstdio>
 #include <limits>
 

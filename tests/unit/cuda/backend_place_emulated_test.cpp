@@ -1,5 +1,6 @@
-// Hidden states, keys and values that lie on the device: what crosses between it and the host is counted
-// by the emulated device, and memory that its own runtime did not allocate is as good as its own.
+// Hidden states, keys and values that lie on the device: what crosses between it and the host is
+// counted by the emulated device, and memory that its own runtime did not allocate is as good as
+// its own.
 #include <memory>
 #include <optional>
 #include <vector>

@@ -1,4 +1,5 @@
-// Calls of many rows: batches of any size leave each row's bits as they are, and what they keep too.
+// Calls of many rows: batches of any size leave each row's bits as they are, and what they keep
+// too.
 #include <algorithm>
 #include <numeric>
 

@@ -1,5 +1,5 @@
-// A row's bits beside the borders that only kernels of a GPU have: sizes of kernels, splits that are
-// merged, the order of threads. What holds of every backend is in backend_suite_test.cpp.
+// A row's bits beside the borders that only kernels of a GPU have: sizes of kernels, splits that
+// are merged, the order of threads. What holds of every backend is in backend_suite_test.cpp.
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/cuda/cuda_traits.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"

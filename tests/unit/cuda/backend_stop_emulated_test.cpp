@@ -1,5 +1,5 @@
-// How many bytes cross between host and device in a call, how often the host waits, and how many kernels
-// run: counts of the emulated device, with streams that keep their work as a GPU's do.
+// How many bytes cross between host and device in a call, how often the host waits, and how many
+// kernels run: counts of the emulated device, with streams that keep their work as a GPU's do.
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"

@@ -1,5 +1,6 @@
-// Calls that are cancelled and rows that die before their batch begins: what is computed, what the cache
-// holds after them, and that the next call is whole. backend_cut_test.cpp stops batches that are running.
+// Calls that are cancelled and rows that die before their batch begins: what is computed, what the
+// cache holds after them, and that the next call is whole. backend_cut_test.cpp stops batches that
+// are running.
 #include "tests/unit/cuda/one_go_call.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 

@@ -1,5 +1,5 @@
-// The suite of all backends (tests/unit/backend) for the CUDA backend. Calls that another thread cancels
-// are in backend_cut_test.cpp, where a batch lasts long enough on any device.
+// The suite of all backends (tests/unit/backend) for the CUDA backend. Calls that another thread
+// cancels are in backend_cut_test.cpp, where a batch lasts long enough on any device.
 #include "tests/unit/backend/adapter_suite.hpp"
 #include "tests/unit/backend/cancel_suite.hpp"
 #include "tests/unit/backend/golden_suite.hpp"

@@ -1,5 +1,6 @@
 // CudaTraits: the CUDA backend, on whatever device the program is linked to, for the suite of all
-// backends (tests/unit/backend/what.hpp). The emulated device is slow: what runs is chosen for its paths.
+// backends (tests/unit/backend/what.hpp). The emulated device is slow: what runs is chosen for its
+// paths.
 #pragma once
 
 #include "tests/unit/backend/what.hpp"
@@ -9,8 +10,8 @@ namespace paceline::testing {
 
 struct CudaTraits {
     static constexpr bool kHasDtypes = true;
-    /// Every type of weights with every type of cache that has a path of its own. Past a border of splits
-    /// once for each type of cache; the others are as good in a short text.
+    /// Every type of weights with every type of cache that has a path of its own. Past a border of
+    /// splits once for each type of cache; the others are as good in a short text.
     static constexpr Setting kSettings[] = {
         {"llama-f32", Dtype::F32, KvType::F32, 70},
         {"llama-f32", Dtype::F32, KvType::BF16, 70},

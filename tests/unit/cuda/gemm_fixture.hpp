@@ -53,8 +53,8 @@ inline OnDevice<std::byte> row_major(const std::vector<float>& values,
     return OnDevice<std::byte>{bytes};
 }
 
-/// A group of random codes whose numbers are tenths; scales and minima differ between neighbours. `d` and `minimum` are
-/// shared by 256 inputs in types that have heads.
+/// A group of random codes whose numbers are tenths; scales and minima differ between neighbours.
+/// `d` and `minimum` are shared by 256 inputs in types that have heads.
 inline StoredCodes random_codes(WeightType type, int o, int group, const float* random) {
     const BlockFormat format = block_format(type);
     const int block = has_head(format.form) ? group / 8 : group;

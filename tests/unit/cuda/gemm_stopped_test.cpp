@@ -1,5 +1,5 @@
-// Products of fewer rows than they are launched for, down to those of a stopped batch: all that they leave
-// behind.
+// Products of fewer rows than they are launched for, down to those of a stopped batch: all that
+// they leave behind.
 #include <cstring>
 
 #include <doctest/doctest.h>

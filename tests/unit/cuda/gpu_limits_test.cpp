@@ -34,9 +34,9 @@ bool gives_back_what_it_takes(const ModelFile& file) {
 TEST_CASE("memory that a backend took is free again when it is gone") {
     const ModelFile file = open_fixture("llama-f32");
     (void)make_cuda(file, {});  // what the runtime takes once
-    // Other processes of the card may take or free memory between the two readings, so one reading that
-    // differs shows no leak. A leak of ours changes the second reading every time: for it to pass, another
-    // process would have to free exactly the leaked bytes at that moment.
+    // Other processes of the card may take or free memory between the two readings, so one reading
+    // that differs shows no leak. A leak of ours changes the second reading every time: for it to
+    // pass, another process would have to free exactly the leaked bytes at that moment.
     constexpr int kAttempts = 20;
     bool equal = false;
     for (int attempt = 0; attempt < kAttempts && !equal; ++attempt) {

@@ -1,4 +1,5 @@
-// Synthetic weights: the shapes that describe them, what a device fills, and a backend that runs on them.
+// Synthetic weights: the shapes that describe them, what a device fills, and a backend that runs on
+// them.
 #include "model/kernels/cuda/random.hpp"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // Watches with which tests cancel calls and let rows die, and streams that keep their work.
 //
-// A backend asks a watch about row 0 once before a batch and once at each poll while it waits for one: the
-// number of such questions is the progress of the call. Asked by one thread, as RowWatch demands.
+// A backend asks a watch about row 0 once before a batch and once at each poll while it waits for
+// one: the number of such questions is the progress of the call. Asked by one thread, as RowWatch
+// demands.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@
 
 namespace paceline::testing {
 
-/// Streams of the emulated device keep their work until the host polls or waits, as those of a GPU do.
+/// Streams of the emulated device keep their work until the host polls or waits, as those of a GPU
+/// do.
 class LazyStreams {
 public:
     LazyStreams() { set(true); }
@@ -37,8 +39,8 @@ private:
     std::size_t first_;
 };
 
-/// Cancels a call when it is asked about `row` or one after it, and remembers which one that was: the
-/// first row of the first batch that begins there.
+/// Cancels a call when it is asked about `row` or one after it, and remembers which one that was:
+/// the first row of the first batch that begins there.
 class CancelsAtRow final : public CancelToken::RowWatch {
 public:
     CancelsAtRow(CancelToken& token, std::size_t row) : token_{token}, row_{row} {}

@@ -1,4 +1,5 @@
-// config.json: names of both versions of transformers, defaults of its classes, and what is refused.
+// config.json: names of both versions of transformers, defaults of its classes, and what is
+// refused.
 #include <doctest/doctest.h>
 
 #include "model/tokenizer/tokenizer.hpp"

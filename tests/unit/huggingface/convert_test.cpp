@@ -1,4 +1,5 @@
-// Models converted to packed GGUF files: the bits of the source packed on load, its tokens, and what is refused.
+// Models converted to packed GGUF files: the bits of the source packed on load, its tokens, and
+// what is refused.
 #include "model/weights/convert.hpp"
 
 #include <cstring>
@@ -132,7 +133,8 @@ TEST_CASE(
             check_same_config(folder.config(), gguf.config());
             const std::vector<float> wanted = logits_of(folder, packing.dtype);
             CHECK(same_bits(logits_of(gguf, packing.dtype), wanted));
-            // Rows that are no whole number of blocks stay wide in the file, and auto keeps them so.
+            // Rows that are no whole number of blocks stay wide in the file, and auto keeps them
+            // so.
             const bool whole = gguf.config().ffn_dim % 32 == 0;
             CHECK(same_bits(logits_of(gguf, Dtype::Auto), wanted) ==
                   (whole || packing.type == StoredType::BF16));

@@ -1,5 +1,5 @@
-// Folders of every architecture and rope kind against transformers, and against the GGUF file of the
-// same weights.
+// Folders of every architecture and rope kind against transformers, and against the GGUF file of
+// the same weights.
 #include <doctest/doctest.h>
 
 #include "model/tokenizer/chat_template.hpp"

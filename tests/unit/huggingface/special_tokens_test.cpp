@@ -1,4 +1,5 @@
-// Special tokens of a folder that the model has no row for, have no text, or are not marked as special.
+// Special tokens of a folder that the model has no row for, have no text, or are not marked as
+// special.
 #include <algorithm>
 
 #include <doctest/doctest.h>

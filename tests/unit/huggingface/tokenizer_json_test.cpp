@@ -1,5 +1,5 @@
-// tokenizer.json of the four families against the ids of the Hugging Face library, and the rules that
-// a GGUF file cannot state.
+// tokenizer.json of the four families against the ids of the Hugging Face library, and the rules
+// that a GGUF file cannot state.
 #include <map>
 
 #include <doctest/doctest.h>

@@ -80,8 +80,8 @@ TEST_CASE("what untouched or zeroed memory says is nothing, for every request an
 }
 
 TEST_CASE("readers beside a writer never see one request's watermark under another's name") {
-    // Two requests and two attempts take turns on one line, each with watermarks that only it has: the
-    // token is a function of request, attempt and position.
+    // Two requests and two attempts take turns on one line, each with watermarks that only it has:
+    // the token is a function of request, attempt and position.
     const ShmFile file = CancelBoard::create().value();
     CancelBoard verifier = attach(file);
     struct Owner {

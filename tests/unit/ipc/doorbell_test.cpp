@@ -35,8 +35,8 @@ TEST_CASE("no wait without a limit: it only looks") {
 }
 
 TEST_CASE("a ring wakes a sleeper long before its limit") {
-    // Again while a busy machine lets the producer or the sleeper come late: a ring that wakes nobody is never
-    // in time.
+    // Again while a busy machine lets the producer or the sleeper come late: a ring that wakes
+    // nobody is never in time.
     for (bool in_time = false; !in_time;) {
         Doorbell bell = Doorbell::local();
         std::atomic<bool> news{false};

@@ -1,7 +1,7 @@
 // Two ends of a link, tensors through it, and a host-side line between both, in one process or two.
 //
-// The line is a pair of sockets: one message for every tensor, one for every slot given back. Tensors
-// of a run have sizes that follow from their number, and bytes too.
+// The line is a pair of sockets: one message for every tensor, one for every slot given back.
+// Tensors of a run have sizes that follow from their number, and bytes too.
 #pragma once
 
 #include <chrono>

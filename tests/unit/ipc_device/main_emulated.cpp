@@ -1,5 +1,5 @@
-// main() of the tests of links on the emulated device: two devices, and misuse is collected. What was not
-// expected by a test makes the program fail.
+// main() of the tests of links on the emulated device: two devices, and misuse is collected. What
+// was not expected by a test makes the program fail.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdio>
 #include <optional>

@@ -1,8 +1,9 @@
-// main() of gpu_links: the tests of links on real devices. Where there is none it says so, and how many tests
-// that leaves out, and succeeds.
+// main() of gpu_links: the tests of links on real devices. Where there is none it says so, and how
+// many tests that leaves out, and succeeds.
 //
-// NCCL refuses two ranks on one device of a host. Two processes that name different hosts may share one; they
-// then talk over sockets, so this shows that the calls are right, and nothing of their speed.
+// NCCL refuses two ranks on one device of a host. Two processes that name different hosts may share
+// one; they then talk over sockets, so this shows that the calls are right, and nothing of their
+// speed.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdio>
 #include <cstdlib>

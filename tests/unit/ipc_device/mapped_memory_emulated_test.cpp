@@ -1,5 +1,5 @@
-// Memory of the emulated driver is device memory for the emulated runtime of the kernels, while it may be
-// accessed and no longer; as main() of paceline_emulated connects them.
+// Memory of the emulated driver is device memory for the emulated runtime of the kernels, while it
+// may be accessed and no longer; as main() of paceline_emulated connects them.
 #include <array>
 #include <cstdint>
 

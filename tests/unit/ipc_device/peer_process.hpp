@@ -1,7 +1,7 @@
 // The producer of a link in a process of its own: this program, started again.
 //
-// main() of the programs that use it calls run_as_peer() first. CUDA does not survive fork(), so the
-// child begins anew; the line to it and the offer go over one socket.
+// main() of the programs that use it calls run_as_peer() first. CUDA does not survive fork(), so
+// the child begins anew; the line to it and the offer go over one socket.
 #pragma once
 
 #include <optional>

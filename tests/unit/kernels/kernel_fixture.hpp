@@ -51,7 +51,8 @@ struct OwnedMatrix {
 
     OwnedMatrix(const TensorView& source, PackedType type) {
         matrix = {type, static_cast<int>(source.rows), static_cast<int>(source.cols), nullptr};
-        // The kernels prefetch ahead but never read past the end; no slack is given here on purpose.
+        // The kernels prefetch ahead but never read past the end; no slack is given here on
+        // purpose.
         bytes.resize(matrix.bytes() + 64);
         void* start = bytes.data();
         std::size_t space = bytes.size();
@@ -76,7 +77,8 @@ struct OwnedMatrix {
     }
 };
 
-/// All float16 numbers that are finite: zeros of both signs, subnormal ones, up to 65504. 62 x 1024 of them.
+/// All float16 numbers that are finite: zeros of both signs, subnormal ones, up to 65504. 62 x 1024
+/// of them.
 inline std::vector<std::uint16_t> finite_halves() {
     std::vector<std::uint16_t> all;
     for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {

@@ -117,7 +117,8 @@ TEST_CASE("float32 survives packing to f32 bit by bit and to bf16 to nearest eve
     }
 }
 
-/// Whether the numbers of `stored` lie in their tiles at byte `place(row, k)`, and zeros where there is no row or column.
+/// Whether the numbers of `stored` lie in their tiles at byte `place(row, k)`, and zeros where
+/// there is no row or column.
 template <class Place>
 bool lie_at(const PackedMatrix& matrix, const std::vector<std::uint16_t>& stored, Place place) {
     bool equal = true;

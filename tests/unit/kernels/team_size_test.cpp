@@ -7,7 +7,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Looks every 25 ms for `time`, each with a thread that waited for `waited` of them; when it was last told.
+/// Looks every 25 ms for `time`, each with a thread that waited for `waited` of them; when it was
+/// last told.
 TeamSize::Time look_for(TeamSize& team,
                         TeamSize::Time from,
                         milliseconds time,

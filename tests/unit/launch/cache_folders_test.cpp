@@ -1,4 +1,5 @@
-// Where caches are looked for: by the rules of huggingface_hub and of the XDG base directory specification.
+// Where caches are looked for: by the rules of huggingface_hub and of the XDG base directory
+// specification.
 #include "launch/base/cache_folders.hpp"
 
 #include <map>

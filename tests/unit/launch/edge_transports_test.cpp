@@ -28,7 +28,8 @@ constexpr Seat kGpu1{1};
 constexpr Seat kGpu0Shared{0, "p"};
 constexpr Seat kGpu1Shared{1, "p"};
 
-/// Two segments. What pipeline_checks.hpp refuses today is let through: this choice does not rely on it.
+/// Two segments. What pipeline_checks.hpp refuses today is let through: this choice does not rely
+/// on it.
 PipelineConfig config_of(Seat front, Seat back, const std::string& transport = "auto") {
     const std::string text = "[pipeline]\ntransport = \"" + transport +
                              "\"\n[[stage]]\nname = \"front\"\nrole = \"segment\"\n"

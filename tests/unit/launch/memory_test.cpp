@@ -1,4 +1,5 @@
-// Whether a run fits into memory: its need, the available memory, and the message if it does not fit.
+// Whether a run fits into memory: its need, the available memory, and the message if it does not
+// fit.
 #include <string>
 
 #include <doctest/doctest.h>

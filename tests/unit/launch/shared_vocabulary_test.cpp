@@ -1,4 +1,5 @@
-// Draft pairs: which vocabularies are the same, how much of them is shared, and what a refusal names.
+// Draft pairs: which vocabularies are the same, how much of them is shared, and what a refusal
+// names.
 #include "launch/load/shared_vocabulary.hpp"
 
 #include <utility>

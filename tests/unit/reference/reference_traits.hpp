@@ -1,6 +1,6 @@
-// ReferenceTraits: the reference backend for the suite of all backends (tests/unit/backend/what.hpp).
-// It has float32 copies of the stored weights, one thread and no limit of rows: of a What it takes
-// layers, slots, heads, adapter and the type of the cache.
+// ReferenceTraits: the reference backend for the suite of all backends
+// (tests/unit/backend/what.hpp). It has float32 copies of the stored weights, one thread and no
+// limit of rows: of a What it takes layers, slots, heads, adapter and the type of the cache.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,8 @@ struct ReferenceTraits {
     static constexpr std::size_t kPairTokens = 40;
 
     // Both sides carry float32 between steps and transformers also sums in it, so they differ by
-    // some 1e-6. What is promised to users is 1e-4; an error of the arithmetic shows as 1e-2 and more.
+    // some 1e-6. What is promised to users is 1e-4; an error of the arithmetic shows as 1e-2 and
+    // more.
     static constexpr double kGoldenTolerance = 1e-5;
 
     static constexpr Build kBuilds[] = {{0}};

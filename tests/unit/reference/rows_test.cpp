@@ -1,5 +1,5 @@
-// Tests of the reference backend alone: when a value is rounded, and that a violated precondition aborts.
-// What holds of every backend is in suite_test.cpp.
+// Tests of the reference backend alone: when a value is rounded, and that a violated precondition
+// aborts. What holds of every backend is in suite_test.cpp.
 #include <array>
 #include <csignal>
 #include <cstdio>

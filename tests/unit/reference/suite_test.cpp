@@ -1,5 +1,6 @@
-// The suite of all backends (tests/unit/backend) for the reference backend, but for what compares a backend
-// with it, and what it does not do: dtypes, refusals, copies of slots, keys that were never written.
+// The suite of all backends (tests/unit/backend) for the reference backend, but for what compares a
+// backend with it, and what it does not do: dtypes, refusals, copies of slots, keys that were never
+// written.
 #include "tests/unit/backend/adapter_suite.hpp"
 #include "tests/unit/backend/cancel_suite.hpp"
 #include "tests/unit/backend/golden_suite.hpp"

@@ -1,5 +1,5 @@
-// Two loops with a device edge between them, as threads: A sends tensors to B, the test is the conductor
-// and the way of offers.
+// Two loops with a device edge between them, as threads: A sends tensors to B, the test is the
+// conductor and the way of offers.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Pinger: a conductor's actor with relays 1 and 2 behind it, whose messages show that the channels work.
+// Pinger: a conductor's actor with relays 1 and 2 behind it, whose messages show that the channels
+// work.
 #pragma once
 
 #include <span>

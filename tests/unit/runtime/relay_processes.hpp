@@ -1,5 +1,5 @@
-// Relay processes under a supervisor: the pipeline A -> B of the process tests, and what such a test must not
-// leave behind. One thread.
+// Relay processes under a supervisor: the pipeline A -> B of the process tests, and what such a
+// test must not leave behind. One thread.
 #pragma once
 
 #include <cerrno>

@@ -204,7 +204,8 @@ TEST_CASE("what is sent to a lost peer is dropped, and its next incarnation gets
         msg::Proposal proposal{};
         proposal.root_position = number;
         Push pushed = Push::Full;
-        // On a busy machine the loop's thread may be late by more messages than the ring has room for.
+        // On a busy machine the loop's thread may be late by more messages than the ring has room
+        // for.
         for (int tries = 0; tries < 10'000 && pushed == Push::Full; ++tries) {
             if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
             pushed = conductor.out[0].ring.try_push(1, std::as_bytes(std::span{&proposal, 1}));

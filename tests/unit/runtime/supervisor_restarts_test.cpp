@@ -1,4 +1,5 @@
-// Stages that die, stop or send invalid messages during a run: they are replaced, or the run ends with their report.
+// Stages that die, stop or send invalid messages during a run: they are replaced, or the run ends
+// with their report.
 #include <array>
 #include <chrono>
 #include <fcntl.h>

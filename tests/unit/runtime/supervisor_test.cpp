@@ -148,7 +148,8 @@ TEST_CASE("a stage that hangs before it is ready is named, with the limit") {
 
 TEST_CASE("time in which the parent stands still does not count as loading") {
     const Leftovers before;
-    // Again with a longer limit if a busy machine let the limit pass before this process was stopped.
+    // Again with a longer limit if a busy machine let the limit pass before this process was
+    // stopped.
     for (std::chrono::milliseconds limit = 800ms;; limit *= 2) {
         std::array<int, 2> ends{-1, -1};
         REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);

@@ -1,5 +1,6 @@
-// Actors that pass numbers on in tensors, wherever these lie: the device is FakeDevice, so the addresses
-// may be followed. Behind each tensor's note comes a plain frame, which must not overtake it.
+// Actors that pass numbers on in tensors, wherever these lie: the device is FakeDevice, so the
+// addresses may be followed. Behind each tensor's note comes a plain frame, which must not overtake
+// it.
 #pragma once
 
 #include <cstring>

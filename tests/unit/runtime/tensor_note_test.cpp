@@ -1,4 +1,5 @@
-// Tensors beside those of batches: KV rows and a tap are sent between two loops, announced by notes.
+// Tensors beside those of batches: KV rows and a tap are sent between two loops, announced by
+// notes.
 #include <algorithm>
 #include <array>
 #include <atomic>

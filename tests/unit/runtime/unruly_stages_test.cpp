@@ -159,7 +159,8 @@ TEST_CASE("a stage is not taken for a dead one because all before it died togeth
     std::unique_ptr<NodeAgent> node;
     NodeEvents events = deaf_events();
     events.on_exit = [&](Incarnation, bool, const std::string&) {
-        // The last one dies while the first is reaped: what the kernel tells next is about the dead alone.
+        // The last one dies while the first is reaped: what the kernel tells next is about the dead
+        // alone.
         if (++exits == 1) kill_and_await(node->pid({stages.back(), Epoch{1}}));
     };
     events.on_line = [&at_work](Incarnation who, std::string_view) { at_work.insert(who.id); };

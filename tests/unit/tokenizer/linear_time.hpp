@@ -16,8 +16,9 @@ inline double cpu_seconds() {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Runs `work(n)` and `work(4 n)`. Four times the input takes four times as long, a little more with a logarithm;
-/// quadratic work takes sixteen times as long. What disturbs one measurement does not disturb five.
+/// Runs `work(n)` and `work(4 n)`. Four times the input takes four times as long, a little more
+/// with a logarithm; quadratic work takes sixteen times as long. What disturbs one measurement does
+/// not disturb five.
 template <class Work>
 void check_linear_time(std::size_t n, Work work) {
     constexpr double kRatioMax = 9.0, kSecondsMax = 5.0;

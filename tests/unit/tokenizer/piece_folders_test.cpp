@@ -1,5 +1,5 @@
-// SentencePiece vocabularies of tokenizer.json: which normalizers are refused, what is unknown, and which tokens
-// the text of a user never becomes.
+// SentencePiece vocabularies of tokenizer.json: which normalizers are refused, what is unknown, and
+// which tokens the text of a user never becomes.
 #include <doctest/doctest.h>
 
 #include "model/weights/huggingface/folder_tokenizer.hpp"

@@ -36,7 +36,8 @@ TEST_CASE("a tensor that appears twice is refused") {
     expect_bad(builder, {builder.tensors[3].name, "twice"});
 }
 
-/// CPU time of this thread, which other processes do not lengthen: of the fastest of three readings.
+/// CPU time of this thread, which other processes do not lengthen: of the fastest of three
+/// readings.
 double seconds_to_read_keys(int keys) {
     GgufBuilder builder = tiny_model();
     for (int i = 0; i < keys; ++i) {

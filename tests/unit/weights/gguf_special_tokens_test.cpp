@@ -1,4 +1,5 @@
-// Special tokens of a GGUF file that are typed as text, have no text, or are none of the vocabulary.
+// Special tokens of a GGUF file that are typed as text, have no text, or are none of the
+// vocabulary.
 #include "tests/unit/weights/expectations.hpp"
 
 namespace paceline {

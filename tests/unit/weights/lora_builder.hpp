@@ -1,4 +1,5 @@
-// LoRA parts for tests: random ones of a size that is seen in the logits, and the reference implementation of a merge.
+// LoRA parts for tests: random ones of a size that is seen in the logits, and the reference
+// implementation of a merge.
 #pragma once
 
 #include <cmath>

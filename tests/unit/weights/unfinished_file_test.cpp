@@ -1,4 +1,5 @@
-// Files that get their name at the end: what is seen before, beside, and after a writer that went away.
+// Files that get their name at the end: what is seen before, beside, and after a writer that went
+// away.
 #include "model/weights/unfinished_file.hpp"
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 // launch_gemm(): which kernel, and what it needs beforehand.
 //
-// Ladder: (1) a block for each tile of 16 outputs, rows from the caches; (2) two tiles a block where
-// there are rows enough, a prefill's rows through shared memory. Next, where they can be
+// Ladder: (1) a block for each tile of 16 outputs, rows from the caches; (2) two tiles a block
+// where there are rows enough, a prefill's rows through shared memory. Next, where they can be
 // measured: a persistent kernel for models whose layers are shorter than a launch.
 #include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/gemm/gemm_kernels.hpp"

@@ -1,15 +1,16 @@
 // Matrix products of a batch: y[row] = W x[row], and what is done with y at once.
 //
 //     batch   few rows: limited by the bandwidth of memory (gemm_batch.cuh)
-//     tiled   a prefill's many rows: limited by arithmetic (gemm_tiled.cuh; gemm_tiled_wgmma.cu where wgmma is)
+//     tiled   a prefill's many rows: limited by arithmetic (gemm_tiled.cuh; gemm_tiled_wgmma.cu
+//             where wgmma is)
 //
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
 // summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
 // ascending order; how many slices there are follows from the number of inputs. So how a product is
 // spread over the device (gemm_choice.hpp) is free. Rows are padded to tiles of kTileRows.
 //
-// Weights are read straight from where the loader put them, and begin to arrive before the kernel in
-// front has ended. What follows a product is fused after it (Finish): the norm in front of a
+// Weights are read straight from where the loader put them, and begin to arrive before the kernel
+// in front has ended. What follows a product is fused after it (Finish): the norm in front of a
 // product is a factor per row (from the sums of squares that whoever wrote the row left), so no
 // kernel of its own touches a row between two products.
 //
@@ -145,8 +146,8 @@ struct GemmLaunch {
 /// Whether this build has code for the device's wgmma.
 [[nodiscard]] bool has_wgmma(const DeviceInfo& device);
 
-/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if a value of `how`
-/// is not allowed.
+/// Puts the product for up to `how.rows` rows into the stream. Throws DeviceError if a value of
+/// `how` is not allowed.
 void launch_gemm(Stream& stream, const GemmArgs& args, const GemmLaunch& how);
 
 }  // namespace paceline::cuda

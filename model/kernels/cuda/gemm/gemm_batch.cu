@@ -1,4 +1,5 @@
-// launch_gemm_batch(). Kernels are instantiated in gemm_batch_*.cu: one source for all took a minute to compile.
+// launch_gemm_batch(). Kernels are instantiated in gemm_batch_*.cu: one source for all took a
+// minute to compile.
 #include "model/kernels/cuda/gemm/gemm_kernels.hpp"
 
 namespace paceline::cuda {

@@ -1,4 +1,5 @@
-// The product of a batch of few rows: a block computes one or two tiles of 16 outputs for up to 64 rows.
+// The product of a batch of few rows: a block computes one or two tiles of 16 outputs for up to 64
+// rows.
 //
 //     warp s    slice s of the inputs: weights from memory into registers, some steps ahead;
 //               rows from the cache, once for all tiles; tensor-core products into
@@ -27,8 +28,9 @@ constexpr std::size_t batch_shared_bytes(int slices, int row_tiles) {
     return static_cast<std::size_t>(slices * rows * kRowFloats + rows) * sizeof(float);
 }
 
-/// Whether what the finish reads (row index, hidden state, norm weight) is loaded before the products:
-/// in batches of up to 16 rows, where decoding happens. Measured there (bench/results/h100).
+/// Whether what the finish reads (row index, hidden state, norm weight) is loaded before the
+/// products: in batches of up to 16 rows, where decoding happens. Measured there
+/// (bench/results/h100).
 constexpr bool loads_finish_ahead(WeightType type, int row_tiles) {
     return type != WeightType::F32 && row_tiles <= 2;
 }
@@ -95,7 +97,8 @@ struct WeightRing {
     }
 };
 
-/// What the finish of a thread's first row reads, for each tile; not used unless loads_finish_ahead().
+/// What the finish of a thread's first row reads, for each tile; not used unless
+/// loads_finish_ahead().
 template <int kTiles>
 struct BatchFinish {
     FinishInputs loaded[kTiles];

@@ -1,4 +1,5 @@
-// Products by cuBLAS, and the kernel `finish` that does what is fused after our own (gemm_blas.hpp).
+// Products by cuBLAS, and the kernel `finish` that does what is fused after our own
+// (gemm_blas.hpp).
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/gemm/gemm_finish.cuh"

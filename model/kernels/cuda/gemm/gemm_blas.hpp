@@ -1,11 +1,11 @@
-// What launch_gemm() does, by cuBLAS and a kernel after it: for `exact = off`, and for nothing else,
-// since the bits of a row then depend on the rows beside it (blas.hpp).
+// What launch_gemm() does, by cuBLAS and a kernel after it: for `exact = off`, and for nothing
+// else, since the bits of a row then depend on the rows beside it (blas.hpp).
 //
 //     cuBLAS     y = W x, of a paired matrix gate and up beside each other, in floats
 //     finish     norm factor and Finish, with the functions that are fused after our own products
 //
-// cuBLAS knows no row count in device memory: a batch that was stopped is multiplied to its end, and
-// only then finished for none of its rows.
+// cuBLAS knows no row count in device memory: a batch that was stopped is multiplied to its end,
+// and only then finished for none of its rows.
 //
 // C++17.
 #pragma once

@@ -34,8 +34,8 @@ struct GemmChoice {
 
 /// Rows come through the caches once for each block: blocks of more outputs ask for them less
 /// often, as long as there are enough of them. More sums than these a thread has no registers for.
-/// Block types have thread blocks of one tile alone: two tiles were not measured on a GPU, and would double the
-/// kernels to compile.
+/// Block types have thread blocks of one tile alone: two tiles were not measured on a GPU, and
+/// would double the kernels to compile.
 [[nodiscard]] constexpr int tiles_max(WeightType type, int row_tiles) {
     if (type == WeightType::F32 || row_tiles == 1 || is_block_type(type)) return 1;
     return type != WeightType::BF16 && type != WeightType::Int8 && row_tiles == 8 ? 1 : 2;
@@ -64,9 +64,9 @@ struct GemmChoice {
     return choice;
 }
 
-/// launch_gemm() with a choice of the caller's, for tests and benches. `rows`: at most, of the call.
-/// RowNorm::factors is not scratch here: nullptr, or factors that are there. Throws DeviceError if
-/// the choice does not cover the rows.
+/// launch_gemm() with a choice of the caller's, for tests and benches. `rows`: at most, of the
+/// call. RowNorm::factors is not scratch here: nullptr, or factors that are there. Throws
+/// DeviceError if the choice does not cover the rows.
 void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choice, int rows);
 
 }  // namespace paceline::cuda

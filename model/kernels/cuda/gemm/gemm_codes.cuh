@@ -1,8 +1,9 @@
-// How a lane converts its part of a record (gemm_records.hpp): codes to pairs of bf16 numbers, scales to floats.
+// How a lane converts its part of a record (gemm_records.hpp): codes to pairs of bf16 numbers,
+// scales to floats.
 //
-// Codes are converted without a conversion instruction, whose rate is a quarter of an addition's: their bits become the
-// lowest bits of the mantissa of a power of two (a float or bf16 number), which is then subtracted. This is exact and
-// takes a shift, a mask and an addition for two codes.
+// Codes are converted without a conversion instruction, whose rate is a quarter of an addition's:
+// their bits become the lowest bits of the mantissa of a power of two (a float or bf16 number),
+// which is then subtracted. This is exact and takes a shift, a mask and an addition for two codes.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
@@ -40,7 +41,8 @@ PACE_DEVICE float half_of(std::uint32_t word, int upper) {
     return half_to_float(static_cast<std::uint16_t>(upper != 0 ? word >> 16U : word & 0xFFFFU));
 }
 
-/// `bits` (0 .. 255) minus `offset` as a float: as the lowest bits of 2^23 they add their value to it.
+/// `bits` (0 .. 255) minus `offset` as a float: as the lowest bits of 2^23 they add their value to
+/// it.
 PACE_DEVICE float number_of(std::uint32_t bits, int offset) {
     return float_of(bits | 0x4B000000U) - (8388608.0f + static_cast<float>(offset));
 }
@@ -52,8 +54,8 @@ PACE_DEVICE std::uint32_t byte_of(std::uint32_t word, int i) {
     return word >> (8 * i) & 0xFFU;
 }
 
-/// Two bf16 numbers from bytes `i` and `i + 1` of a word, each an int8 plus 128. A number of 8 bits is exact in bf16,
-/// the upper half of its float.
+/// Two bf16 numbers from bytes `i` and `i + 1` of a word, each an int8 plus 128. A number of 8 bits
+/// is exact in bf16, the upper half of its float.
 PACE_DEVICE std::uint32_t two_bytes(std::uint32_t word, int i) {
     constexpr int kOffset = 128;
     return (bits_of(number_of(byte_of(word, i), kOffset)) >> 16U) |
@@ -88,8 +90,8 @@ constexpr TableWords table_words(const std::array<std::int8_t, 16>& table) {
     return words;
 }
 
-/// Bytes of `table` for four codes. Nibble i of `within` has the lower three bits of code i; nibble i of `from` is i,
-/// plus 4 for an entry of the upper half of the table: permute_bytes() selectors.
+/// Bytes of `table` for four codes. Nibble i of `within` has the lower three bits of code i; nibble
+/// i of `from` is i, plus 4 for an entry of the upper half of the table: permute_bytes() selectors.
 PACE_DEVICE std::uint32_t look_up(const std::uint32_t (&table)[4],
                                   std::uint32_t within,
                                   std::uint32_t from) {
@@ -136,7 +138,8 @@ struct LaneRecord {
         if constexpr (kHead > 0) head = read_words<kHead, false>(heads + lane() / 4 * kHead);
     }
 
-    /// The numbers of the lane's eight codes of group `part` of output g (half = 0) or g + 8, before scaling.
+    /// The numbers of the lane's eight codes of group `part` of output g (half = 0) or g + 8,
+    /// before scaling.
     PACE_DEVICE void numbers(int part, int half, std::uint32_t (&pairs)[4]) const {
         constexpr BlockFormat kFormat = block_format(kType);
         if constexpr (kFormat.low_bits == 8) {
@@ -176,7 +179,8 @@ struct LaneRecord {
         return codes;
     }
 
-    /// The scale of group `part` of output g (half = 0) or g + 8; in types with a scale per 16 inputs, that of part h.
+    /// The scale of group `part` of output g (half = 0) or g + 8; in types with a scale per 16
+    /// inputs, that of part h.
     PACE_DEVICE float scale(int part, int half, int h) const {
         constexpr ScaleForm kForm = block_format(kType).form;
         if constexpr (kForm == ScaleForm::Half) {

@@ -98,8 +98,8 @@ finish_inputs(const Finish& finish, int tile, int o, int place, int outputs, boo
     return inputs;
 }
 
-/// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists; `loaded`:
-/// finish_inputs() of this output, or nullptr to read them here.
+/// Output `o` of the tile for a row. All 32 lanes call it; `there`: whether the row exists;
+/// `loaded`: finish_inputs() of this output, or nullptr to read them here.
 template <FinishKind kKind>
 PACE_DEVICE void finish_as(const Finish& finish,
                            int tile,

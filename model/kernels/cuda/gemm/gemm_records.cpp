@@ -19,8 +19,8 @@ LaneCodes lane_codes(const StoredCodes& from, bool halves, std::size_t t) {
     return codes;
 }
 
-/// `bits` bits of each code from bit `below` on: those of even codes side by side from bit 0 of the word, those of odd
-/// codes from bit 16.
+/// `bits` bits of each code from bit `below` on: those of even codes side by side from bit 0 of the
+/// word, those of odd codes from bit 16.
 std::uint32_t paired_fields(const LaneCodes& codes, int below, int bits) {
     const std::uint32_t mask = (1U << bits) - 1;
     std::uint32_t word = 0;
@@ -48,7 +48,8 @@ void add_bits(std::byte* lane, int word, std::uint32_t bits) {
     std::memcpy(lane + 4 * word, &sum, sizeof sum);
 }
 
-/// Writes `bits` bits of a lane's codes, from bit `below` on, to the places that code_place() names.
+/// Writes `bits` bits of a lane's codes, from bit `below` on, to the places that code_place()
+/// names.
 void put_fields(WeightType type,
                 const LaneCodes& codes,
                 int below,

@@ -1,18 +1,23 @@
 // Records: the memory layout of quantised weights, in the order in which a warp reads them.
 //
-// A record is 16 outputs x one step of 64 inputs (32 of Int8): two groups of 32 inputs (one). Lane 4g + t of a warp
-// reads the codes of outputs g and g + 8 of the tile, and the scales of both:
+// A record is 16 outputs x one step of 64 inputs (32 of Int8): two groups of 32 inputs (one). Lane
+// 4g + t of a warp reads the codes of outputs g and g + 8 of the tile, and the scales of both:
 //
-//     tile:    | record | record ... | head | head ... |       a record for each step, a head for each 256 inputs
+//     tile:    | record | record ... | head | head ... |       a record for each step, a head for
+//                                                              each 256 inputs
 //     record:  | low plane [32 lanes] | top plane [32 lanes] | scales [8 g] |
 //     head:    [8 g] f16 d of g, of g + 8; with dmin: then -dmin of g, of g + 8
 //
-//     codes of a lane                            bytes    code i of its eight of a group and an output
+//     codes of a lane                            bytes    code i of its eight of a group and an
+//                                                         output
 //       low plane   8 bits  [output]                16    byte i
-//                   4 bits  [group][output]         16    table: nibble i; else nibble i / 2, for odd i 4 + i / 2
-//                   2 bits  [group]                  8    bits 2p of a half word, p = 4 output + i / 2
+//                   4 bits  [group][output]         16    table: nibble i; else nibble i / 2, for
+//                                                         odd i 4 + i / 2
+//                   2 bits  [group]                  8    bits 2p of a half word, p = 4 output + i
+//                                                         / 2
 //       top plane   2 bits  [group]                  8    the same
-//                   1 bit                            4    bit p of a half word, p = 8 group + 4 output + i / 2
+//                   1 bit                            4    bit p of a half word, p = 8 group + 4
+//                                                         output + i / 2
 //     half word: the lower half of the word for even i, the upper half for odd i
 //     scales of a g
 //       Half          [group][output] f16 d          8    (Int8: 4)
@@ -22,10 +27,10 @@
 //       BlockMinimum  [group] u8 s, s, t, t          8
 //       BlockMinima   [group][half][output] u8       8
 //
-// The eight inputs of a lane are 8t .. 8t+7 of the group; in types with a scale per 16 inputs (has_halves()),
-// 4t .. 4t+3 of both halves. One shift and one mask extract two neighbouring codes into the two halves of a word.
-// Inputs and outputs that do not exist are zeros (codes of Int8: 128). What codes and scales mean:
-// model/weights/packed_type.hpp.
+// The eight inputs of a lane are 8t .. 8t+7 of the group; in types with a scale per 16 inputs
+// (has_halves()), 4t .. 4t+3 of both halves. One shift and one mask extract two neighbouring codes
+// into the two halves of a word. Inputs and outputs that do not exist are zeros (codes of Int8:
+// 128). What codes and scales mean: model/weights/packed_type.hpp.
 //
 // Pure functions. C++17.
 #pragma once
@@ -106,7 +111,8 @@ struct CodePlace {
     int word;
     int bit;
 };
-/// For group `group` of a step, output g (half = 0) or g + 8, and input i of the lane's eight, in a plane of `bits`.
+/// For group `group` of a step, output g (half = 0) or g + 8, and input i of the lane's eight, in a
+/// plane of `bits`.
 [[nodiscard]] constexpr CodePlace code_place(
     WeightType type, int bits, int group, int half, int i) {
     const int pair = 4 * half + i / 2;
@@ -126,8 +132,8 @@ struct CodePlace {
            heads * 8 * static_cast<std::size_t>(head_bytes(type));
 }
 
-/// Writes output `o` (0 .. 15), inputs 32 group .. 32 group + 31, into a tile of `inputs` inputs. Each group of an
-/// output once, after empty_tile().
+/// Writes output `o` (0 .. 15), inputs 32 group .. 32 group + 31, into a tile of `inputs` inputs.
+/// Each group of an output once, after empty_tile().
 void put_group(
     WeightType type, const StoredCodes& from, int o, int group, int inputs, std::byte* tile);
 

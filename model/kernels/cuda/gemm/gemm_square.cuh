@@ -1,9 +1,10 @@
-// What the two kernels of many rows share (gemm_tiled.cuh, gemm_tiled_wgmma.cu): a block's square of outputs
-// and rows, the copies of its stages, and what is done with its totals.
+// What the two kernels of many rows share (gemm_tiled.cuh, gemm_tiled_wgmma.cu): a block's square
+// of outputs and rows, the copies of its stages, and what is done with its totals.
 //
-// In shared memory a row of a stage is eight pieces of 16 bytes, in an order that avoids bank conflicts: odd rows have
-// their halves swapped, rows 2 and 3 of each four the pairs of pieces within a half. Lanes that read at the same time,
-// eight reading four pieces of two rows or sixteen reading two pieces of four rows, then use different banks.
+// In shared memory a row of a stage is eight pieces of 16 bytes, in an order that avoids bank
+// conflicts: odd rows have their halves swapped, rows 2 and 3 of each four the pairs of pieces
+// within a half. Lanes that read at the same time, eight reading four pieces of two rows or sixteen
+// reading two pieces of four rows, then use different banks.
 #pragma once
 
 #include "model/kernels/cuda/device.cuh"
@@ -62,8 +63,8 @@ PACE_DEVICE Place place_of(const GemmArgs& args) {
     return place;
 }
 
-/// The rows of the call, the same for all threads of a block: another stream may be setting the number
-/// to 0. `scratch`: four bytes of shared memory that are free.
+/// The rows of the call, the same for all threads of a block: another stream may be setting the
+/// number to 0. `scratch`: four bytes of shared memory that are free.
 PACE_DEVICE int rows_of_call(const GemmArgs& args, int* scratch) {
     if (thread_index() == 0) *scratch = *args.rows;
     sync_block();
@@ -128,13 +129,14 @@ struct RowMajorWeights {
     }
 };
 
-/// Bytes of what finish_square() has in shared memory: totals, then a factor and a place for each row.
+/// Bytes of what finish_square() has in shared memory: totals, then a factor and a place for each
+/// row.
 constexpr int results_bytes(int tile) {
     return tile * (result_floats(tile) + 2) * 4;
 }
 
-/// The rows of a square, of one kind of Finish. A thread has one output of every second row; what it is
-/// finished with is loaded for several rows at once, since it comes from memory.
+/// The rows of a square, of one kind of Finish. A thread has one output of every second row; what
+/// it is finished with is loaded for several rows at once, since it comes from memory.
 template <FinishKind kKind, int kTile, int kThreads>
 PACE_DEVICE void finish_rows(const GemmArgs& call, const Place& place, const float* results) {
     constexpr int kTiles = kTile / kTileOutputs;

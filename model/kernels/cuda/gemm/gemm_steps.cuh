@@ -7,8 +7,8 @@
 //
 //     first product of a group    8t .. 8t+3 of every t       second    8t+4 .. 8t+7
 //
-// In types with a scale per 16 inputs the lane has inputs 4t .. 4t+3 of both halves of the group instead, so that each
-// of the two products covers one half.
+// In types with a scale per 16 inputs the lane has inputs 4t .. 4t+3 of both halves of the group
+// instead, so that each of the two products covers one half.
 //
 // Sums of a tile: c[0], c[1] are output g for rows 2t and 2t+1; c[2], c[3] output g + 8.
 //
@@ -76,7 +76,8 @@ constexpr int scales_of(WeightType type) {
     return has_halves(block_format(type).form) ? 2 : 1;
 }
 
-/// 32 inputs of a lane's two outputs, ready to be multiplied. Scales and minima are not set for row-major types.
+/// 32 inputs of a lane's two outputs, ready to be multiplied. Scales and minima are not set for
+/// row-major types.
 template <WeightType kType>
 struct Group {
     Operands weights;
@@ -95,7 +96,8 @@ PACE_DEVICE InputSums<kType> sum_inputs(const Words4& x) {
     if constexpr (!has_minimum(kForm)) {
         return {};
     } else {
-        // A product with ones puts each row's sum into the lanes that need it; it is the same for every output.
+        // A product with ones puts each row's sum into the lanes that need it; it is the same for
+        // every output.
         constexpr std::uint32_t kTwoOnes = 0x3F803F80U;
         const std::uint32_t ones[4] = {kTwoOnes, kTwoOnes, kTwoOnes, kTwoOnes};
         const std::uint32_t first[2] = {x.x, x.y};
@@ -151,15 +153,16 @@ PACE_DEVICE void add_group(float (&sums)[4],
     }
 }
 
-/// Where a tile of records begins. For a tile that does not exist the last one, whose results are then not kept.
+/// Where a tile of records begins. For a tile that does not exist the last one, whose results are
+/// then not kept.
 template <WeightType kType>
 PACE_DEVICE const unsigned char* tile_of(const DeviceMatrix& w, int tile) {
     const int last = w.tiles() - 1;
     return static_cast<const unsigned char*>(w.values) +
            static_cast<std::size_t>(tile < last ? tile : last) * tile_bytes(kType, w.inputs);
 }
-/// Where a record of a tile begins. Offsets of 32 bits, which take fewer registers (Int8, one tile of rows: 64 instead
-/// of 71, so that a fourth block fits on a multiprocessor of 9.0).
+/// Where a record of a tile begins. Offsets of 32 bits, which take fewer registers (Int8, one tile
+/// of rows: 64 instead of 71, so that a fourth block fits on a multiprocessor of 9.0).
 template <WeightType kType>
 PACE_DEVICE const unsigned char* record_of(const unsigned char* tile, int step) {
     return tile + static_cast<unsigned>(step) * static_cast<unsigned>(record_bytes(kType));

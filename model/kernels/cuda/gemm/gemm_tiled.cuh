@@ -2,14 +2,14 @@
 // shared memory.
 //
 //     copies    stages of 64 inputs, weights as they lie in memory and rows, two stages ahead
-//     warp      4 (2) tiles of 16 outputs x 4 tiles of 8 rows: in bf16 12 (8) reads of 16 bytes a lane for
-//               32 (16) tensor-core products; rows are read 8 bytes at a time in types with a scale per 16
-//               inputs. Sums of a slice, added to the total where it ends
+//     warp      4 (2) tiles of 16 outputs x 4 tiles of 8 rows: in bf16 12 (8) reads of 16 bytes a
+//               lane for 32 (16) tensor-core products; rows are read 8 bytes at a time in types
+//               with a scale per 16 inputs. Sums of a slice, added to the total where it ends
 //     block     totals through shared memory, then Finish
 //
 // The order of sums is that of the batch kernel: group after group from zero within a slice, slices
-// in ascending order. What differs is who holds what: here a total begins as -0 instead of the first
-// slice, which is the same: -0 is the one number that adds nothing, not even a sign.
+// in ascending order. What differs is who holds what: here a total begins as -0 instead of the
+// first slice, which is the same: -0 is the one number that adds nothing, not even a sign.
 //
 // Included by gemm_tiled_codes.cu, _blocks.cu and _k_blocks.cu alone, each for some types.
 #pragma once
@@ -169,8 +169,8 @@ PACE_DEVICE Group<kType> group_of(const unsigned char* weights,
     }
 }
 
-/// A lane's eight inputs of row g of a tile of rows, whose first byte is `within` bytes after the tile's: 16 bytes, or 8
-/// bytes from each half of the group.
+/// A lane's eight inputs of row g of a tile of rows, whose first byte is `within` bytes after the
+/// tile's: 16 bytes, or 8 bytes from each half of the group.
 template <WeightType kType>
 PACE_DEVICE Words4 inputs_at(const unsigned char* tile, int within) {
     if constexpr (!has_halves(block_format(kType).form)) {
@@ -218,8 +218,8 @@ PACE_DEVICE void multiply_half(const unsigned char* stage,
     using Shape = Square<kTile>;
     const int first_tile = warp() % Shape::kWarpsOfOutputs * Shape::kWarpTiles;
     const int first_row = warp() / Shape::kWarpsOfOutputs * kWarpRowTiles * kTileRows;
-    // Row g of every tile has the same order of pieces. The pieces of the other half of a stage differ in one bit of
-    // their place.
+    // Row g of every tile has the same order of pieces. The pieces of the other half of a stage
+    // differ in one bit of their place.
     const int within = inputs_within<kType>() ^ static_cast<int>(half * (kRowBytes / 2));
     const unsigned char* rows = stage + weights_bytes<kType, kTile>() + first_row * kRowBytes;
     const unsigned char* weights =

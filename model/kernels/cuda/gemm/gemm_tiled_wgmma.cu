@@ -1,17 +1,17 @@
-// The product of many rows with bf16 weights on compute capability 9.0: a square of outputs and rows a block, as
-// in gemm_tiled.cuh, multiplied by wgmma.
+// The product of many rows with bf16 weights on compute capability 9.0: a square of outputs and
+// rows a block, as in gemm_tiled.cuh, multiplied by wgmma.
 //
-//     weights    copied as they lie in memory, kAhead stages of 64 inputs ahead; a warp reads its 16
-//                outputs into registers
+//     weights    copied as they lie in memory, kAhead stages of 64 inputs ahead; a warp reads its
+//                16 outputs into registers
 //     rows       through registers: their words are put into the order in which a step's inputs are
 //                multiplied (gemm_steps.cuh), one stage ahead, loaded from memory three ahead
-//     warpgroup  64 outputs x all rows of the square: four products of 16 inputs a stage, which run while
-//                the next stages are copied
+//     warpgroup  64 outputs x all rows of the square: four products of 16 inputs a stage, which run
+//                while the next stages are copied
 //     block      totals through shared memory, then Finish
 //
-// The sums are those of the other kernels, in their order, and the bits are theirs: a chain of wgmma
-// products has the bits of one of mma.sync (tests/unit/cuda/wgmma). Sums begin at 0 within a slice, a
-// total at -0.
+// The sums are those of the other kernels, in their order, and the bits are theirs: a chain of
+// wgmma products has the bits of one of mma.sync (tests/unit/cuda/wgmma). Sums begin at 0 within a
+// slice, a total at -0.
 //
 // A stage's rows in shared memory: product of 16 inputs -> chunk of 8 inputs -> row -> 8 numbers.
 //

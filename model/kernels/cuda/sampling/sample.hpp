@@ -1,7 +1,7 @@
 // Drawing tokens on the device, so that only ids cross to the host.
 //
-// The counterpart of sample() and candidates() (model/sampling/) for rows without penalties and logit
-// bias: launch_draw() gives the very token of sample(), with top-k, top-p and min-p, and
+// The counterpart of sample() and candidates() (model/sampling/) for rows without penalties and
+// logit bias: launch_draw() gives the very token of sample(), with top-k, top-p and min-p, and
 // launch_candidates() the tokens and log_probs of candidates(), all of them bit for bit (a zero's
 // sign aside). docs/sampling.md has the definitions, sample_rows.hpp the way from SamplingParams
 // to a row.

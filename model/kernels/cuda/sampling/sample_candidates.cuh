@@ -1,10 +1,10 @@
 // The kernels of candidates: which tokens may be among them, and the list itself.
 //
 // Some `count` tokens of a row are known to score at least so much: the best of its chunks, or of
-// its tiles. list_rivals lists, chunk by chunk, whatever reaches the lowest of these, and with noise
-// whatever counts in log_prob: little more than what is asked for. finish_candidates takes the
-// best of the lists and adds up the probabilities in the order in which the CPU adds them, which is
-// that of the lists: a float sum with the same bits. For sample.cu.
+// its tiles. list_rivals lists, chunk by chunk, whatever reaches the lowest of these, and with
+// noise whatever counts in log_prob: little more than what is asked for. finish_candidates takes
+// the best of the lists and adds up the probabilities in the order in which the CPU adds them,
+// which is that of the lists: a float sum with the same bits. For sample.cu.
 #pragma once
 
 #include "model/kernels/cuda/sampling/sample_race.cuh"

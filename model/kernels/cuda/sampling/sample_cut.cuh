@@ -167,7 +167,8 @@ struct Cutter {
         return sum;
     }
 
-    /// Moves the range's keys into shared memory if there is room. `mine` of them are this thread's.
+    /// Moves the range's keys into shared memory if there is room. `mine` of them are this
+    /// thread's.
     PACE_DEVICE void gather(int mine) {
         int total = 0;
         int at = before_this_thread(mine, total);

@@ -1,5 +1,5 @@
-// The conductor's messages that keep stages from working, or waiting, for an ended attempt: a Stop at every end, a Begin
-// again to stages that ask for it.
+// The conductor's messages that keep stages from working, or waiting, for an ended attempt: a Stop
+// at every end, a Begin again to stages that ask for it.
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,5 @@
-// Messages whose epoch is not that of their channel: they are dropped, and their sender is replaced.
+// Messages whose epoch is not that of their channel: they are dropped, and their sender is
+// replaced.
 #include "actors/protocol/counters.hpp"
 #include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/draft_bench.hpp"

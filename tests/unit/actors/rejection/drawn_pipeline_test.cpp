@@ -1,5 +1,5 @@
-// Candidates drawn from a q in a running pipeline: the distribution of the answers by exact enumeration, and a
-// check that the enumeration finds errors.
+// Candidates drawn from a q in a running pipeline: the distribution of the answers by exact
+// enumeration, and a check that the enumeration finds errors.
 #include <cmath>
 
 #include "tests/unit/actors/rejection/drawn_scene.hpp"
@@ -242,7 +242,8 @@ TEST_CASE("the enumeration sees the best candidate of a draft verified as if it 
         return DrawnScene{options, &best, &chance, counts}.run();
     });
     CHECK(distance(distribution, plain_distribution(options)) > kSeen);
-    // The same candidates count as deterministic ones where the first segment does not learn of a draw.
+    // The same candidates count as deterministic ones where the first segment does not learn of a
+    // draw.
     options.filter = [](const msg::Draw&) { return 0; };
     const Distribution deterministic = distribution_of([&](Chance& chance) {
         return DrawnScene{options, &best, &chance, counts}.run();

@@ -1,5 +1,5 @@
-// DrawnScene: the real draft and segments over TinyBackends, and the exact distribution of the answers:
-// every outcome of the draft's draws and of the verifier's decisions is enumerated.
+// DrawnScene: the real draft and segments over TinyBackends, and the exact distribution of the
+// answers: every outcome of the draft's draws and of the verifier's decisions is enumerated.
 //
 // In a LocalWorld the order of events does not depend on what was drawn; in a ShuffledWorld a seed
 // chooses it.

@@ -1,5 +1,5 @@
-// Drawn siblings one part at a time: the draw, the rule beside deterministic candidates, the dispatcher's tree and
-// scheduler, and the checks of the messages.
+// Drawn siblings one part at a time: the draw, the rule beside deterministic candidates, the
+// dispatcher's tree and scheduler, and the checks of the messages.
 #include "actors/decoding/drawn_siblings.hpp"
 
 #include <algorithm>

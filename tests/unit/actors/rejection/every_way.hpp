@@ -1,5 +1,5 @@
-// EveryWay: chance that falls in every way, one after the other, each with its probability: the exact distribution of
-// whatever is decided by it.
+// EveryWay: chance that falls in every way, one after the other, each with its probability: the
+// exact distribution of whatever is decided by it.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The distribution of the tokens that the rejection rule commits, by exact enumeration: every random decision is
-// tried, weighted with its probability.
+// The distribution of the tokens that the rejection rule commits, by exact enumeration: every
+// random decision is tried, weighted with its probability.
 #include "actors/decoding/rejection.hpp"
 
 #include <algorithm>
@@ -59,7 +59,8 @@ struct Toy {
         }
         return text;
     }
-    /// Candidate tokens after a text, as a draft that knows nothing of chance: a tree of some shape.
+    /// Candidate tokens after a text, as a draft that knows nothing of chance: a tree of some
+    /// shape.
     std::vector<msg::BatchRow> batch(const std::vector<TokenId>& text, std::size_t shape) const {
         std::mt19937_64 random{seed + text.size() * 31 +
                                static_cast<std::uint64_t>(text.back()) * 7};

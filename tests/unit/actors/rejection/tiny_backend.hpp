@@ -1,8 +1,9 @@
-// TinyBackend: a model of a few tokens, whose logits depend on the last two tokens of the text, through
-// the KV slots of every layer. Small enough for the distribution of whole answers to be enumerated.
+// TinyBackend: a model of a few tokens, whose logits depend on the last two tokens of the text,
+// through the KV slots of every layer. Small enough for the distribution of whole answers to be
+// enumerated.
 //
-// Two models with different `weights` have different distributions of the next token. The cache starts out as
-// garbage: a row that reads a wrong slot has other logits.
+// Two models with different `weights` have different distributions of the next token. The cache
+// starts out as garbage: a row that reads a wrong slot has other logits.
 #pragma once
 
 #include <cstddef>

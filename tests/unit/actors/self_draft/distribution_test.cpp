@@ -1,6 +1,6 @@
-// The rejection rule with the candidates of a target that drafts for itself: point masses, in chains and
-// trees. The distribution of the answers is that of plain sampling, by exact enumeration of what the verifier
-// may decide, and by counting with its own chance.
+// The rejection rule with the candidates of a target that drafts for itself: point masses, in
+// chains and trees. The distribution of the answers is that of plain sampling, by exact enumeration
+// of what the verifier may decide, and by counting with its own chance.
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -89,7 +89,8 @@ Distribution plain_distribution() {
     return distribution;
 }
 
-/// The first verify batch after a text, as the first segment sends it: the root, and what was drafted.
+/// The first verify batch after a text, as the first segment sends it: the root, and what was
+/// drafted.
 std::vector<msg::BatchRow> batch_after(const PipelineOptions& options,
                                        const BeginPayload& request,
                                        const Text& text) {

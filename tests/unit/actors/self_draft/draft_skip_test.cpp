@@ -120,7 +120,8 @@ TEST_CASE("candidates leave sub-layers out; the text does so only where it is no
         CHECK(draft.model->layers() == static_cast<std::uint32_t>(file.config().layers) - 1);
         draft.check_chain(4);
         for (int turn = 0; turn < 4; ++turn) {
-            // Two candidates become text, which for a whole text are read again, then another token.
+            // Two candidates become text, which for a whole text are read again, then another
+            // token.
             const TokenId other = (draft.trunk_token(3) + 1) % file.config().vocab_size;
             draft.text->follow(
                 std::vector<TokenId>{draft.trunk_token(1), draft.trunk_token(2), other});

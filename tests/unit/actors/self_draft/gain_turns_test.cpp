@@ -14,8 +14,8 @@ using Micros = GainTurns::Micros;
 struct Scene {
     explicit Scene(std::size_t requests) : rounds(requests), since(requests) {}
 
-    /// A batch: every request begins a round, a part of them drafts, all are verified. A drafted round
-    /// commits `tokens` and costs `cost` plain batches more than the batch itself.
+    /// A batch: every request begins a round, a part of them drafts, all are verified. A drafted
+    /// round commits `tokens` and costs `cost` plain batches more than the batch itself.
     void batch(double cost, int tokens) {
         bool any = false;
         for (std::size_t i = 0; i < rounds.size(); ++i) {

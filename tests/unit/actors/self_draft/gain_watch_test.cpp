@@ -13,9 +13,9 @@ namespace {
 
 constexpr double kPlainMicros = 20'000.0;
 
-/// A method in plain tokens: each candidate costs the same beyond a plain round, and is accepted with the
-/// probability `accepts` if those before it were. `gain` is that of rounds of `length` candidates: mean tokens
-/// over cost.
+/// A method in plain tokens: each candidate costs the same beyond a plain round, and is accepted
+/// with the probability `accepts` if those before it were. `gain` is that of rounds of `length`
+/// candidates: mean tokens over cost.
 struct Method {
     double gain = 1.0;
     double accepts = 0.6;

@@ -34,7 +34,8 @@ TEST_CASE("two values: the belief is the one that the formulas give by hand") {
     SkipSet between{4};
     between.set(0, true);
     const GaussianProcess::Belief belief = process.expect(std::vector{between}).front();
-    // Mean 0.4, deviation 0.2, values -1 and 1, root of the mean distance 2. All lengths and noises:
+    // Mean 0.4, deviation 0.2, values -1 and 1, root of the mean distance 2. All lengths and
+    // noises:
     double best_likelihood = -1e9;
     double mean = 0.0;
     double deviation = 0.0;

@@ -89,7 +89,8 @@ Network random_network(std::uint64_t seed, int depth, int dim) {
     return network;
 }
 
-/// The reference implementation: the definition of g[i][j], evaluated from its end, a row at a time.
+/// The reference implementation: the definition of g[i][j], evaluated from its end, a row at a
+/// time.
 struct Reference {
     const Network& network;
     LayerProgrammeOptions options;
@@ -166,7 +167,8 @@ TEST_CASE("the programme is the definition of g, evaluated in batches") {
 }
 
 TEST_CASE("where a closer state stays closer the chosen set is the best of all") {
-    // Layers that turn the state in a plane: what is lost is the sum of the angles that are skipped.
+    // Layers that turn the state in a plane: what is lost is the sum of the angles that are
+    // skipped.
     std::mt19937_64 random{3};
     std::uniform_real_distribution<float> angle{0.01F, 0.15F};
     for (int trial = 0; trial < 20; ++trial) {

@@ -1,5 +1,5 @@
-// A draft that searches its skip set: what a trial reads and says, when it may run, what is kept, and what
-// is left when its request ends meanwhile.
+// A draft that searches its skip set: what a trial reads and says, when it may run, what is kept,
+// and what is left when its request ends meanwhile.
 #include "actors/draft/set_searcher.hpp"
 
 #include <array>
@@ -108,7 +108,8 @@ void compute(Backend& backend, std::span<const TokenId> text, std::span<const Kv
     (void)sequence_logits({&whole, 1}, text, static_cast<int>(text.size()), slots);
 }
 
-/// The shares of the last window's tokens that each set predicts, by a model that has computed the whole text.
+/// The shares of the last window's tokens that each set predicts, by a model that has computed the
+/// whole text.
 std::vector<double> expected(const std::vector<TokenId>& text, std::array<SublayerMask, 2> masks) {
     FakeBackend backend{0, kFakeLayers, kSlots};
     std::vector<KvSlot> slots(text.size());

@@ -19,7 +19,8 @@ SkipSearchOptions thirty_layers(std::uint64_t seed = 1) {
     return options;
 }
 
-/// A model in which each skipped sub-layer lowers the matchness by its own factor, few of them by much.
+/// A model in which each skipped sub-layer lowers the matchness by its own factor, few of them by
+/// much.
 struct Model {
     explicit Model(std::uint64_t seed, int layers = 30) : random{seed} {
         std::exponential_distribution<> cost{1 / 0.08};

@@ -1,4 +1,5 @@
-// The kernels of wgmma_kernels.hpp. Made to be right, not to be fast: a block stages 64 k, waits, multiplies.
+// The kernels of wgmma_kernels.hpp. Made to be right, not to be fast: a block stages 64 k, waits,
+// multiplies.
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/launch.cuh"
 #include "tests/unit/cuda/wgmma/wgmma_kernels.hpp"

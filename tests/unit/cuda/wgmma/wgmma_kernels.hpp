@@ -1,11 +1,11 @@
-// The same sums by two instructions of an NVIDIA GPU: a chain of mma.sync m16n8k16 and a chain of wgmma
-// m64nNk16, bf16 products into float sums, k ascending.
+// The same sums by two instructions of an NVIDIA GPU: a chain of mma.sync m16n8k16 and a chain of
+// wgmma m64nNk16, bf16 products into float sums, k ascending.
 //
-// With `slices` above 1 the k are cut into so many equal parts; each has a chain of its own from zero, and
-// their sums are added in ascending order, as the product kernels do it (gemm.hpp).
+// With `slices` above 1 the k are cut into so many equal parts; each has a chain of its own from
+// zero, and their sums are added in ascending order, as the product kernels do it (gemm.hpp).
 //
-// Errors: DeviceError as the device does. wgmma exists on compute capability 9.0 alone: ask wgmma_problem()
-// first. C++17.
+// Errors: DeviceError as the device does. wgmma exists on compute capability 9.0 alone: ask
+// wgmma_problem() first. C++17.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Whether wgmma gives the bits of a chain of mma.sync m16n8k16 products: that decides whether a product
-// kernel on wgmma may stand in for one on mma.sync, or needs an equality class of its own.
+// Whether wgmma gives the bits of a chain of mma.sync m16n8k16 products: that decides whether a
+// product kernel on wgmma may stand in for one on mma.sync, or needs an equality class of its own.
 //
-// Sums of whole numbers that float holds exactly must be exact: that proves layouts and descriptors of every
-// kernel. Other sums must lie within the rounding errors of their number of terms. Whether they have equal
-// bits is a finding, which is printed and fails nothing.
+// Sums of whole numbers that float holds exactly must be exact: that proves layouts and descriptors
+// of every kernel. Other sums must lie within the rounding errors of their number of terms. Whether
+// they have equal bits is a finding, which is printed and fails nothing.
 #include <array>
 #include <cmath>
 #include <cstdio>
