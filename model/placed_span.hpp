@@ -27,7 +27,7 @@ public:
         : data_{data}, size_{size}, place_{place} {}
     template <class Range>
     requires std::convertible_to<Range, std::span<T>>
-    // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): constrained
+    // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): bounded
     constexpr PlacedSpan(Range&& range) {
         const std::span<T> host = range;
         data_ = host.data();

@@ -6,8 +6,8 @@
 //   begun() ---> [prefill] ---verdict()---> [decoding] ---verdict()---+
 //                    |                       |     ^                  |
 //                    |                       |     +------------------+
-//                    +-------- limit --------+--> overdue() names it; its owner ends or begins it
-//                    anew
+//                    +-------- limit --------+--> overdue() returns it; its owner
+//                                                 ends it or begins it again
 //
 // The limit is `slack` times the longest wait between two verdicts so far (which decays with later
 // ones), at least `floor`. It is extended by:

@@ -1,8 +1,7 @@
 // Growth: what a draft does next for one request: which nodes of its tree it expands, which state
 // its proposals have, and when it waits. The state machine of a round, under a GrowthRule.
 //
-//   Sequential [Growing] -- the trunk is gamma deep --> send Complete [Done] -- verdict -->
-//   [Growing]
+//   Sequential [Growing] -- trunk gamma deep --> send Complete [Done] -- verdict --> [Growing]
 //              while Done, the exit's candidates are grown until the verdict
 //   Ahead      [Growing] all the time, the most probable node first; Complete when none can be
 //              expanded

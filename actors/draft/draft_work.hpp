@@ -11,10 +11,8 @@
 //       |                 | | |   the other speculative stage            | |
 //       |                 | | +------------------------------------------+ |
 //       |                 | |                                              |
-//       |                 | +--- Begin, once more ----- [Missed] <---------+  a Verdict that starts
-//           after a
-//       |                 v                                 v              v  gap: BeginWanted is
-//           sent
+//       |                 | +--- Begin, once more ----- [Missed] <---------+  a Verdict after a
+//       |                 v                                 v              v  gap: BeginWanted
 //       +---------------------------------------------------------------- (same)
 //          Stop; a Verdict that ends the answer; the first or the last segment was lost
 //

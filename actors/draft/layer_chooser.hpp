@@ -4,10 +4,9 @@
 //     take()      a segment's part of the stack of residuals; the newest position counts
 //     finish()    sets the layers that the model skips from now on
 //
-//     [Collecting] -- all layers are there --> [Complete] -- the text is read up to there -->
-//     [Running] (job)
-//         ^                                                                                      |
-//         +--------------------------------------------------------------------------------------+
+//     [Collecting] -- all layers are there --> [Complete] -- text read up to there --> [Running]
+//         ^                                                                              (job) |
+//         +------------------------------------------------------------------------------------+
 //
 // The job runs each layer once, on scratch slots of the model, and reads the text's keys, so the
 // text must run through all layers (DraftModelOptions::whole_text). If a part is lost, this choice

@@ -6,10 +6,12 @@
 //     next()       a trial on the last tokens of a text, if one is due
 //     use_best()   the model skips the best set from now on
 //
-//     [Waiting] -- `interval` verdicts; an answer longer than the window, whose keys before it are
-//     read; --> [Running]
-//         ^        jobs have taken less than `optimise_share` of the time of passes                             |
-//         +-----------------------------------------------------------------------------------------------------+
+//     [Waiting] -- a trial is due --> [Running] (job)
+//         ^                              |
+//         +------------------------------+
+//
+// A trial is due after `interval` verdicts, if an answer is longer than the window and its keys
+// before the window are read, and jobs have taken less than `optimise_share` of the time of passes.
 //
 // The job reads the text's keys, so the text must run through all layers
 // (DraftModelOptions::whole_text); it writes to scratch slots of the model. It holds a copy of the

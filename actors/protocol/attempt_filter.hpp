@@ -11,9 +11,8 @@
 //
 //     [unknown] -- begun() --> [runs] -- ended() --> [over] -- begun(), next attempt --> [runs]
 //       ^   |                    |  ^                 ^  |
-//       |   |   await_again()    v  | begun(), same   |  |  more than kOverMax are over, and this
-//                                                           one
-//       |   |                  [again] attempt        |  |  has been so for longest
+//       |   |   await_again()    v  | begun(), same   |  |  more than kOverMax are over,
+//       |   |                  [again] attempt        |  |  and this one for longest
 //       |   +----------- stopped(), before its Begin -+  |
 //       +------------------------------------------------+
 //

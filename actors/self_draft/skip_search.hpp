@@ -7,10 +7,9 @@
 //     judged()     how often the trial and the best set predicted the tokens of the same window
 //                  (matchness); the trial is the best set from then on if it was strictly better
 //
-//     [Searching] -- matchness_stop reached, `tolerance` trials without a better set, trials_max
-//     --> [Done]
-//         ^                                                                                 |
-//         +------------- adjusted: the ratio was lowered, earlier trials are dropped -------+
+//     [Searching] -- matchness_stop, trials_max, or no better set in `tolerance` trials --> [Done]
+//         ^                                                                                   |
+//         +------------- adjusted: the ratio was lowered, earlier trials are dropped ---------+
 //
 // It begins with SkipSet::uniform. The first `keep_first` and last `keep_last` layers are never
 // skipped. State is kept across requests; encode() and restore() move it to disk and back. A

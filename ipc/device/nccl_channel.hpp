@@ -3,10 +3,9 @@
 // A communicator of two ranks, the producer 0 and the consumer 1, a block of slots, a stream, an
 // event for each slot, and a socket to the other end's channel. The states, all changed in step():
 //
-//   Init --init()--> Joining --Success--> Agreeing --turn of both--> WarmingUp --proof there-->
-//   Open
-//     |                 |                    |                          |                        |
-//     +-----------------+--------------------+---- an error, or close() +------------------------+
+//   Init --init()--> Joining --Success--> Agreeing --turn of both-> WarmingUp --proof there--> Open
+//     |                 |                    |                        |                        |
+//     +-----------------+--------------------+-- an error, or close() +------------------------+
 //                                            v
 //                                  Ending: revoke, abort --> Failed --close()--> Gone
 //

@@ -9,8 +9,7 @@
 //              consumer receives it into its slot of the same number once it has read the message
 //              that announces it.
 //
-//   consumer   open_in() ---> [Connecting] -----------------------------------> [Open] --->
-//              destroyed
+//   consumer   open_in() ---> [Connecting] -----------------------------------> [Open] -> destroyed
 //                   | LinkOffer, by way of the conductor                          ^
 //   producer        +---------> open_out() ---> [Connecting] ---------------------+
 //

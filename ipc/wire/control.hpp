@@ -11,8 +11,7 @@
 //        | ---- Unwire ------------------> |  a peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  channels to the peer's next incarnation
 //        | <--- Rewired ------------------ |  they are attached
-//        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how the producer opens
-//                                             its end
+//        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how to open it
 //        | ---- EdgeOffer (+ descriptors)> |  the same, to the producer, if both epochs are current
 //        | <--- EdgeFault ---------------- |  a peer broke a channel's layout and is to be replaced
 //        | <--- Failed ------------------- |  the reason why the stage exits

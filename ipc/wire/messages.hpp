@@ -12,8 +12,8 @@
 //       | |                    | +----- Proposal ----+ (its own next token)  |
 //       | +------ Proposal (the exit's candidates) --+                       |
 //       v                      |                                             |
-//     correct ---- Proposal ---+        Verdict: from the last segment to all other stages and the
-//                                       conductor
+//     correct ---- Proposal ---+        Verdict: from the last segment to all other stages
+//                                       and the conductor
 //
 //     draft, correct --Draw--> first segment: drawn candidates and their distribution
 //

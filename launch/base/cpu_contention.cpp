@@ -109,7 +109,7 @@ std::optional<double> CpuContention::cores() const {
     return std::max(others, 0.0) / passed.count();
 }
 
-std::string other_load_note(double cores, int usable, bool stages) {
+std::string contention_note(double cores, int usable, bool stages) {
     if (cores < kNoticed) return {};
     const char* help = stages ? "stages on cores of their own (`cores` in a --config file) help"
                               : "fewer threads (-t) help";

@@ -46,6 +46,6 @@ private:
 
 /// A sentence about `cores` of `usable` cores that others took, and what helps; empty: it is no
 /// matter.
-[[nodiscard]] std::string other_load_note(double cores, int usable, bool stages);
+[[nodiscard]] std::string contention_note(double cores, int usable, bool stages);
 
 }  // namespace paceline

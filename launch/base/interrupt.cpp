@@ -13,7 +13,7 @@ namespace {
 // What the handlers may touch: lock-free atomics only. Their partner is the main thread, which
 // the signal interrupts.
 std::atomic<CancelToken*> interrupted_token{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): a signal handler has no other argument
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of a signal handler
 std::atomic<bool> was_raised{
     false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): same
 std::atomic<bool> drains{

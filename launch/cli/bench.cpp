@@ -125,7 +125,7 @@ Status check_positions(const std::vector<BenchCase>& cases, int context_length) 
 /// Of every dtype, before the first is loaded.
 Status check_room(const BenchOptions& options, const ModelFile& file, int slots) {
     const Device device = device_of(options.model);
-    const std::optional<AvailableMemory> room = read_memory_room();
+    const std::optional<AvailableMemory> room = read_available_memory();
     for (const std::string& dtype : split_list(options.dtypes)) {
         ModelOptions one = options.model;
         one.dtype = dtype;

@@ -23,8 +23,9 @@ constexpr const char* kChatHelp =
 /reset           forget the conversation
 /system TEXT     the system prompt from now on; forgets the conversation. Without TEXT: shows it
 /quit            leave, as does Ctrl-D on an empty line
-A message of several lines: end each but the last with \, or begin and end it with """. Pasted text is one
-message. Arrow keys bring earlier lines back. Ctrl-C ends an answer, or drops what is typed.
+A message of several lines: end each but the last with \, or begin and end it with """. Pasted
+text is one message. Arrow keys bring earlier lines back. Ctrl-C ends an answer, or drops what is
+typed.
 )";
 constexpr std::array<std::string_view, 5> kCommands{"/help", "/reset", "/system", "/quit", "/exit"};
 

@@ -31,15 +31,15 @@ constexpr const char* kGenerateCommand = "generate";
 constexpr int kJoiningRows = 32;  // rows of a batch that prompts of new requests may take
 
 constexpr const char* kGenerateFooter =
-    R"(Writes DIR/shard-00000.safetensors and so on, each when its last answer is there; docs/generate.md
-says what is in it. Run the same command again after an interruption: shards that are there are
-skipped (and refused if they were made of other prompts or with other options).
+    R"(Writes DIR/shard-00000.safetensors and so on, each when its last answer is there;
+docs/generate.md says what is in it. Run the same command again after an interruption: shards that
+are there are skipped (and refused if they were made of other prompts or with other options).
 
 Answer number i = prompt * samples + sample is drawn with the seed SEED + i, so it is the answer of
   paceline run -p PROMPT -n N --seed SEED+i
 with the same options, however many requests run at a time. Examples:
   paceline generate --prompts questions.jsonl -o answers/greedy
-  paceline generate --prompts a.jsonl --prompts b.jsonl -o answers/t1 --temp 1 --samples 4 --hidden 15,30)";
+  paceline generate --prompts a.jsonl --prompts b.jsonl -o t1 --temp 1 --samples 4 --hidden 15,30)";
 
 /// What all steps of a run need.
 struct Job {
@@ -221,8 +221,8 @@ Result<std::unique_ptr<Backend>> backend_of(const GenerateOptions& options,
     const ThreadPlan plan = plan_threads(machine.value(), options.model.threads);
     CpuOptions cpu = cpu_options(options.model, plan, kv_slots_for(tasks, job.params), device);
     cpu.rows_max = job.params.batch_rows;
-    if (Status s =
-            check_memory({plan_backend(job.model.file, cpu, "model", device)}, read_memory_room());
+    if (Status s = check_memory({plan_backend(job.model.file, cpu, "model", device)},
+                                read_available_memory());
         !s)
         return s.error();
     return load_backend(job.model.file, std::move(cpu), device, bars_on(environment));

@@ -270,13 +270,13 @@ Status write_outputs(Outputs& outputs, const RunSession& session, bool chat) {
 }
 
 /// What slowed the run down, for people.
-void tell_other_load(const CpuContention& load,
-                     const RunOptions& options,
-                     const Environment& environment) {
+void print_contention(const CpuContention& load,
+                      const RunOptions& options,
+                      const Environment& environment) {
     const bool read = environment.stderr_is_terminal || options.figures || options.verbose;
     const std::optional<double> cores = load.cores();
     if (!read || options.quiet || !cores) return;
-    const std::string note = other_load_note(*cores, load.usable(), options.uses_stages());
+    const std::string note = contention_note(*cores, load.usable(), options.uses_stages());
     if (!note.empty()) std::fprintf(stderr, "paceline run: %s\n", note.c_str());
 }
 
@@ -291,7 +291,7 @@ int single_answer(RunSession& session,
         std::fprintf(stderr, "[the context of %d tokens is full, the answer ends here]\n",
                      session.context());
     }
-    tell_other_load(load, options, environment);
+    print_contention(load, options, environment);
     if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_stats()).c_str());
     if (options.figures) {
         if (Status s = session.print_stats(options); !s.ok())

@@ -110,7 +110,8 @@ Status search(const SearchOptions& options, const Environment& environment) {
     const CpuOptions cpu =
         cpu_options(options.model, plan_threads(machine.value(), options.model.threads),
                     SkipTrials::slots(ids.value(), options.measure), device);
-    if (Status room = check_memory({plan_backend(file, cpu, "model", device)}, read_memory_room());
+    if (Status room =
+            check_memory({plan_backend(file, cpu, "model", device)}, read_available_memory());
         !room) {
         return room;
     }

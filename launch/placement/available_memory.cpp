@@ -85,7 +85,7 @@ std::optional<std::uint64_t> parse_group_room(std::string_view limit,
     return std::min(*most, left + value_of(stat, inactive).value_or(0));
 }
 
-std::optional<AvailableMemory> read_memory_room() {
+std::optional<AvailableMemory> read_available_memory() {
     std::optional<AvailableMemory> room;
     if (const auto meminfo = read_text("/proc/meminfo")) {
         if (const auto bytes = parse_mem_available(*meminfo)) tighten(room, *bytes, "MemAvailable");

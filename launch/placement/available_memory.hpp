@@ -19,7 +19,7 @@ struct AvailableMemory {
 };
 
 /// Nothing where the kernel does not say.
-[[nodiscard]] std::optional<AvailableMemory> read_memory_room();
+[[nodiscard]] std::optional<AvailableMemory> read_available_memory();
 
 /// The value of "MemAvailable:   123 kB" in bytes.
 [[nodiscard]] std::optional<std::uint64_t> parse_mem_available(std::string_view meminfo);

@@ -4,9 +4,8 @@
 //             resume()                    pause(): after the current handler
 //   [parked] ----------> [loop running] ------------------------------------> [parked]
 //                              |
-//                              +-- it ends by itself: an error --> [over]: the next run of the
-//                              loop,
-//                                                                  by its owner, ends with the same
+//                              +-- it ends by itself: an error --> [over]: the next run of
+//                                                            the loop by its owner ends with it
 //
 // A thread of its own runs only the loop: a caller that uses the loop's objects
 // pauses it first. Stages that it starts die with this thread (spawn.hpp), so they must be shut

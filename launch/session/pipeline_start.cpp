@@ -149,7 +149,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                       .kv_slots = sizes.value().kv_slots()};
     plan.rounded = sizes.value().rounded(plan.placement);
     plan.needs = sizes.value().needs(plan.placement);
-    if (Status s = check_memory(plan.needs, read_memory_room()); !s) return s.error();
+    if (Status s = check_memory(plan.needs, read_available_memory()); !s) return s.error();
     plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));
     if (Status s = resolve_transports(plan, config); !s) return s.error();
     return plan;

@@ -59,7 +59,9 @@ Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
     const ThreadPlan plan = plan_threads(machine.value(), options.threads);
     const int context = context_of(options, file.config());
     const CpuOptions cpu = cpu_options(options, plan, context, device);
-    if (Status s = check_memory({plan_backend(file, cpu, "model", device)}, read_memory_room()); !s)
+    if (Status s =
+            check_memory({plan_backend(file, cpu, "model", device)}, read_available_memory());
+        !s)
         return s.error();
     Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, bars);
     if (!backend) return backend.error();

@@ -60,7 +60,7 @@ public:
             needs.push_back(need);  // at most: it has fewer slots
             needs.back().name = fmt::format("neighbour {}", i);
         }
-        return check_memory(needs, read_memory_room());
+        return check_memory(needs, read_available_memory());
     }
 
     Status open(const std::vector<int>& cores, int usable_cores) {

@@ -30,8 +30,8 @@ namespace {
 constexpr const char* kSimulateCommand = "simulate";
 
 constexpr const char* kSimulateFooter =
-    R"(Every process of the configuration is a device of its own; the text is that of the real model, or
-of an oracle for a shape (--random, --acceptance); the time is simulated. Examples:
+    R"(Every process of the configuration is a device of its own; the text is that of the real
+model, or of an oracle for a shape (--random, --acceptance); the time is simulated. Examples:
   paceline simulate --measure-costs costs.tsv --short-lists 0,4096
   paceline simulate --measure-costs 1b.tsv --random llama-1b
   paceline simulate --method pearl --costs h100.tsv --random llama-8b --draft-model llama-1b \

@@ -33,8 +33,9 @@ struct SamplingParams {
     int top_k = 0;             // 0: all
     float top_p = 1.0f;        // (0, 1]
     float min_p = 0.0f;        // 0 or [1e-9, 1): keeps p >= min_p * max p
-    float repetition_penalty =
-        1.0f;  // at least kRepetitionPenaltyMin; divides positive and multiplies negative logits of seen tokens
+    /// Divides positive and multiplies negative logits of seen tokens; at least
+    /// kRepetitionPenaltyMin.
+    float repetition_penalty = 1.0f;
     float presence_penalty = 0.0f;   // subtracted once for a seen token
     float frequency_penalty = 0.0f;  // subtracted per occurrence
     int penalty_window = 64;         // how many of the last tokens count as seen; -1: all

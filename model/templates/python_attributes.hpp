@@ -14,8 +14,8 @@ namespace paceline::jinja {
 
 enum class Attribute : std::uint8_t {
     None,
-    Method,  // a method that this engine has
-    Forbidden,  // one that changes its object: undefined, also where an item of a dictionary has the name
+    Method,      // a method that this engine has
+    Forbidden,   // one that changes its object: undefined, also if a dictionary's item has the name
     Unsupported  // one that this engine does not have
 };
 

@@ -6,14 +6,14 @@
 // (BlockFormat). Each backend has its own order of codes and scales:
 // model/kernels/cpu/packed_blocks.hpp, model/kernels/cuda/gemm/gemm_records.hpp.
 //
-//     form             scales                                  value (n: code_number())       types
-//     Half             f16 d                                   d n                            Q5_0, IQ4_NL
-//     HalfMinimum      f16 d, f16 m                            d n + m                        Q5_1
-//     Power            u8 e                                    2^(e - 128) n                  MXFP4
-//     Block            i8 s; d of 256 inputs                   d s n                          IQ4_XS
-//     BlockHalves      i8 s per 16 inputs; d of 256            d s n                          Q3_K, Q6_K
-//     BlockMinimum     u8 s, u8 t; d, dmin of 256              d s n - dmin t                 Q4_K, Q5_K
-//     BlockMinima      u8 s + 16 t per 16; d, dmin of 256      d s n - dmin t                 Q2_K
+//     form             scales                              value (n: code_number())   types
+//     Half             f16 d                               d n                        Q5_0, IQ4_NL
+//     HalfMinimum      f16 d, f16 m                        d n + m                    Q5_1
+//     Power            u8 e                                2^(e - 128) n              MXFP4
+//     Block            i8 s; d of 256 inputs               d s n                      IQ4_XS
+//     BlockHalves      i8 s per 16 inputs; d of 256        d s n                      Q3_K, Q6_K
+//     BlockMinimum     u8 s, u8 t; d, dmin of 256          d s n - dmin t             Q4_K, Q5_K
+//     BlockMinima      u8 s + 16 t per 16; d, dmin of 256  d s n - dmin t             Q2_K
 //
 // A scale covers 32 inputs unless the table says otherwise. Int8, Q4 and Q4Sym are Half,
 // HalfMinimum and Half.

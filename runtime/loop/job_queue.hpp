@@ -1,7 +1,7 @@
 // JobQueue: the jobs that the actors of one process have submitted, and how many of them are over.
 //
-//   push() --> [queued] --take()--> [running] -- end() --> [ended] -- completed(): `done` was
-//   called --> over
+//   push() --> [queued] --take()--> [running] --end()--> [ended] --completed()--> over
+//                                                        `done` has been called
 //
 // Jobs of all actors run one at a time, in the order of submission. A channel that was closed while
 // jobs were queued stays mapped until finished() reaches the submitted() of that moment.

@@ -8,7 +8,8 @@
 //
 //     packed tile  --decode-->  Chunk: codes [groups][8][16][4] int8, scales of each run [16]
 //     run of inputs that share a scale (32, or 16: has_halves()):
-//         A [16 rows][run] int8  x  B [run / 4][16 outputs][4]  -->  sums [16][16] int32  --scales-->  totals
+//         A [16 rows][run] int8  x  B [run / 4][16 outputs][4]  -->  sums [16][16] int32
+//         sums  --scales-->  totals
 //
 // The sums of a run are scaled while the tiles of the next ones are multiplied.
 #pragma once

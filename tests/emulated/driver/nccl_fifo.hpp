@@ -1,8 +1,7 @@
 // Fifo: the data between two ranks of an emulated pair that were sent and not yet received: eight
 // steps.
 //
-//   sender --> [step][step][step] . . . . . --> receiver      written: steps in all, read: steps in
-//                                                             all
+//   sender --> [step][step][step] . . . . . --> receiver    written, read: steps in all
 //
 // A send ends when its last step is in, so small ones end unreceived and large ones wait. Counts
 // are not compared: a receiver takes as many steps as its own size has. Lines are 8 bytes, as in

@@ -30,7 +30,7 @@ enum class ToyAction : std::uint8_t {
     SlowRun,      // its nth run through the layers takes a second (the same)
     ExitOnLoad,   // exit code 3 before it says hello (point and nth are not looked at)
     HangOnLoad,   // never says hello (the same)
-    DieOf,  // SIGKILL to itself at each Begin of the request `poison` (point and nth are not looked at)
+    DieOf,        // SIGKILL to itself at each Begin of the request `poison` (the same)
 };
 
 struct ToyFault {

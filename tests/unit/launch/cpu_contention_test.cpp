@@ -26,11 +26,11 @@ TEST_CASE("a process has computed its user and its system time, whatever its nam
 }
 
 TEST_CASE("little load of others is no matter, more is told with what helps") {
-    CHECK(other_load_note(0.1, 2, false).empty());
-    const std::string plain = other_load_note(0.94, 2, false);
+    CHECK(contention_note(0.1, 2, false).empty());
+    const std::string plain = contention_note(0.94, 2, false);
     CHECK(plain.find("0.9 of the 2 cores") != std::string::npos);
     CHECK(plain.find("-t") != std::string::npos);
-    CHECK(other_load_note(0.94, 2, true).find("`cores`") != std::string::npos);
+    CHECK(contention_note(0.94, 2, true).find("`cores`") != std::string::npos);
 }
 
 TEST_CASE("nothing is said about less than a second") {
