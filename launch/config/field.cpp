@@ -13,7 +13,8 @@ namespace {
 
 std::string listed(const std::vector<std::string_view>& words) {
     std::string text;
-    for (const std::string_view word : words) text += (text.empty() ? "" : ", ") + quoted(word);
+    for (const std::string_view word : words)
+        text += (text.empty() ? "" : ", ") + quoted_text(word);
     return text;
 }
 
@@ -29,9 +30,11 @@ struct Describe {
                     value_text(n.lowest) + " to " + value_text(n.highest),
                 value_text(n.get())};
     }
-    Text operator()(const TextField& text) const { return {"a text in quotes", quoted(*text.at)}; }
+    Text operator()(const TextField& text) const {
+        return {"a text in quotes", quoted_text(*text.at)};
+    }
     Text operator()(const WordField& w) const {
-        return {listed(w.words), quoted(w.words[w.get()])};
+        return {listed(w.words), quoted_text(w.words[w.get()])};
     }
     Text operator()(const OwnField& own) const { return {own.type, own.value}; }
 };

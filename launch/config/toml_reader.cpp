@@ -40,13 +40,13 @@ NodePointer as_node(const std::shared_ptr<Owner>& owner, const toml::table& tabl
     return {owner, reinterpret_cast<const TomlTable::Node*>(&table)};
 }
 
-std::string value_text(const toml::node& node) {
+std::string node_text(const toml::node& node) {
     std::ostringstream text;
     if (const toml::value<std::string>* word = node.as_string()) {
-        text << quoted(word->get());
+        text << quoted_text(word->get());
     } else if (const toml::array* array = node.as_array()) {
         for (const toml::node& element : *array)
-            text << (&element == array->get(0) ? "[ " : ", ") << value_text(element);
+            text << (&element == array->get(0) ? "[ " : ", ") << node_text(element);
         text << (array->empty() ? "[]" : " ]");
     } else if (node.is_table()) {
         text << "a table";
@@ -119,9 +119,9 @@ Error TomlTable::error(const Layer& layer, std::string_view key, const std::stri
     if (place.begin.line > 0) text += fmt::format(":{}", place.begin.line);
     text += ": ";
     if (!where_.empty()) text += where_ + " ";
-    const std::string shown = quoted(key);  // escaped
+    const std::string shown = quoted_text(key);  // escaped
     text += shown.substr(1, shown.size() - 2);
-    if (node != nullptr) text += " = " + value_text(*node);
+    if (node != nullptr) text += " = " + node_text(*node);
     return Error{Errc::BadArgument, text + " " + what};
 }
 
@@ -167,7 +167,7 @@ Result<std::vector<TomlTable>> TomlTable::tables(std::string_view key) const {
         if (table == nullptr) return error(layer, key, "must be a list of tables: " + title);
         const std::string name = (*table)["name"].value_or(std::string{});
         found.emplace_back(std::vector{Layer{as_node(layer.node, *table), layer.file}},
-                           name.empty() ? title : title + " " + quoted(name) + ":");
+                           name.empty() ? title : title + " " + quoted_text(name) + ":");
     }
     return found;
 }

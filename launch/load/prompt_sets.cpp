@@ -185,7 +185,7 @@ Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Promp
     for (const Prompt& prompt : prompts) {
         const auto refused = [&](const Error& error) {
             return Error{error.code, fmt::format("{}: prompt {}: {}", file.path(),
-                                                 paceline::quoted(prompt.id), error.what)};
+                                                 paceline::quoted_text(prompt.id), error.what)};
         };
         if (Status s = check_place_for_tools(file); chat && !prompt.tools.empty() && !s)
             return refused(s.error());

@@ -183,7 +183,7 @@ void CpuWeights::pack(const Stretch& stretch, ThreadTeam& team) {
     for (const std::optional<std::int64_t>& row : wrong) {
         if (row && wrong_.empty())
             wrong_ = fmt::format("tensor {} holds a number that is not finite, in row {}{}",
-                                 quoted(tensor.name), *row,
+                                 quoted_text(tensor.name), *row,
                                  tensor.added != nullptr ? " (or, with the LoRA added, one beyond "
                                                            "float16; --dtype bf16 holds it)"
                                                          : "");

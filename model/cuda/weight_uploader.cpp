@@ -120,7 +120,7 @@ std::string WeightUploader::fill(int first, int last, std::byte* out) const {
     }
     if (!wrong) return {};
     return fmt::format("tensor {} holds a number that is not finite, in row {}",
-                       quoted(wrong->tensor->name), wrong->row);
+                       quoted_text(wrong->tensor->name), wrong->row);
 }
 
 WeightUploader::Place WeightUploader::place_of(int output) const {

@@ -66,11 +66,11 @@ Error unsupported(const std::string& what, const char* supported) {
 Status Tokenizer::Impl::read_vocabulary(const TokenizerData& data) {
     if (data.model == "gpt2") {
         if (!pre_tokenizer_named(data.pre))
-            return unsupported("pre-tokenizer " + quoted(data.pre) + " (tokenizer.ggml.pre)",
+            return unsupported("pre-tokenizer " + quoted_text(data.pre) + " (tokenizer.ggml.pre)",
                                "smollm, starcoder, refact, gpt-2, llama-bpe, dbrx, smaug-bpe, "
                                "qwen2, tekken, deepseek-coder, deepseek-llm");
     } else if (data.model != "llama" && data.model != "unigram") {
-        return unsupported("tokenizer model " + quoted(data.model) + " (tokenizer.ggml.model)",
+        return unsupported("tokenizer model " + quoted_text(data.model) + " (tokenizer.ggml.model)",
                            "gpt2, llama");
     }
     return vocabulary.read(data);

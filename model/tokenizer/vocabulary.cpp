@@ -10,7 +10,7 @@ namespace {
 
 Error bad_merge(std::size_t rank, std::string_view merge, std::string_view why) {
     return bad_vocabulary(
-        fmt::format("tokenizer.ggml.merges[{}] is {}: {}", rank, quoted(merge), why));
+        fmt::format("tokenizer.ggml.merges[{}] is {}: {}", rank, quoted_text(merge), why));
 }
 
 }  // namespace

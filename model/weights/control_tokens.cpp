@@ -103,7 +103,7 @@ std::string control_remark(const TokenizerData& data, const std::vector<TokenId>
     std::string list;
     for (std::size_t i = 0; i < std::min(changed.size(), kShown); ++i) {
         const std::string& text = data.tokens[static_cast<std::size_t>(changed[i])];
-        list += fmt::format("{}{} {}", i == 0 ? "" : ", ", changed[i], quoted(text));
+        list += fmt::format("{}{} {}", i == 0 ? "" : ", ", changed[i], quoted_text(text));
     }
     if (changed.size() > kShown) list += fmt::format(" and {} more", changed.size() - kShown);
     return "the file stores as text what begins or ends a text or a turn; here it is a control "

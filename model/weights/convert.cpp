@@ -171,8 +171,8 @@ Status write_tensor(const ModelFile& model,
                 Errc::BadFile,
                 fmt::format("{}: tensor {} holds a number that is not finite, or too large "
                             "for {}, in row {}",
-                            model.path(), quoted(tensor.head.name), traits(tensor.head.type).name,
-                            *wrong)};
+                            model.path(), quoted_text(tensor.head.name),
+                            traits(tensor.head.type).name, *wrong)};
         }
         const auto bytes = static_cast<std::size_t>(last - first) * row_bytes;
         if (Status s = out.append(std::span{piece}.first(bytes)); !s) return s;
@@ -213,10 +213,11 @@ Result<ConvertPlan> plan_conversion(const ModelFile& model, const ConvertOptions
     if (!tensors) return tensors.error();
     for (const TensorView& tensor : tensors.value()) {
         if (!is_wide(tensor.type)) {
-            return Error{Errc::Unsupported,
-                         fmt::format("{}: tensor {} is packed already ({}); only F32, F16 and BF16 "
-                                     "can be converted",
-                                     model.path(), quoted(tensor.name), traits(tensor.type).name)};
+            return Error{
+                Errc::Unsupported,
+                fmt::format("{}: tensor {} is packed already ({}); only F32, F16 and BF16 "
+                            "can be converted",
+                            model.path(), quoted_text(tensor.name), traits(tensor.type).name)};
         }
         add(tensor, false);
     }

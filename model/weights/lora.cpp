@@ -49,8 +49,8 @@ LowRank read_update(
         std::fabs(static_cast<double>(scale)) * rank * largest_of(update.a) * largest_of(update.b);
     if (change > kChangeMax) {
         reader.fail(fmt::format("tensors {} and {} may change a weight by {:.3g}, more than {}",
-                                quoted(name + ".lora_a"), quoted(name + ".lora_b"), change,
-                                number_text(kChangeMax)));
+                                quoted_text(name + ".lora_a"), quoted_text(name + ".lora_b"),
+                                change, number_text(kChangeMax)));
     }
     return update;
 }

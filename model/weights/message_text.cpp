@@ -65,7 +65,7 @@ std::string visible_lines(std::string_view text) {
     return out;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
     return '"' + shown(text, kShownBytesMax, "\"\\") + '"';
 }
 

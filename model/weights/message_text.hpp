@@ -24,7 +24,7 @@ inline constexpr std::size_t kLineShownBytesMax = 2000;
 [[nodiscard]] std::string visible_lines(std::string_view text);
 
 /// visible() in quotes, with quotes and backslashes inside escaped.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string quoted_text(std::string_view text);
 
 /// The shortest common form of a number: "100000", "1e-05", "nan".
 [[nodiscard]] std::string number_text(double value);

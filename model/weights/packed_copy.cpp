@@ -56,7 +56,7 @@ public:
 
 private:
     void fail(const TensorView& place, const char* what) {
-        if (status_) status_ = damaged(path_, "tensor " + quoted(place.name) + " " + what);
+        if (status_) status_ = damaged(path_, "tensor " + quoted_text(place.name) + " " + what);
     }
     const std::string& path_;
     StoredType type_;

@@ -15,16 +15,16 @@ namespace paceline {
 namespace {
 
 constexpr const char* kFormat = "parts-1";
-constexpr std::array kKinds = {PartKind::Draft, PartKind::Heads, PartKind::Adapter, PartKind::Lora,
-                               PartKind::Probe};
+constexpr std::array kPartKinds = {PartKind::Draft, PartKind::Heads, PartKind::Adapter,
+                                   PartKind::Lora, PartKind::Probe};
 constexpr std::array kBlockTypes = {StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1};
 
 std::optional<std::uint64_t> parse_fingerprint(const std::string& text) {
-    constexpr std::size_t kDigits = 16;
+    constexpr std::size_t kFingerprintDigits = 16;
     const bool lower = std::all_of(text.begin(), text.end(), [](char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
     });
-    if (text.size() != kDigits || !lower) return std::nullopt;
+    if (text.size() != kFingerprintDigits || !lower) return std::nullopt;
     std::uint64_t value = 0;
     std::from_chars(text.data(), text.data() + text.size(), value, 16);
     return value;
@@ -63,15 +63,15 @@ Result<PartCard> read_card(const SafetensorsFile& file) {
     const std::string format = get("paceline.format");
     if (format.empty()) return bad(Errc::BadFile, "is no trained part: no \"paceline.format\"");
     if (format != kFormat) {
-        return bad(Errc::Unsupported,
-                   "paceline.format is " + quoted(format) + ", this program reads \"parts-1\"");
+        return bad(Errc::Unsupported, "paceline.format is " + quoted_text(format) +
+                                          ", this program reads \"parts-1\"");
     }
     PartCard card;
     const std::string kind = get("paceline.part");
-    const auto* const known =
-        std::find_if(kKinds.begin(), kKinds.end(), [&](PartKind k) { return kind == name_of(k); });
-    if (known == kKinds.end()) {
-        return bad(Errc::Unsupported, "paceline.part is " + quoted(kind) +
+    const auto* const known = std::find_if(kPartKinds.begin(), kPartKinds.end(),
+                                           [&](PartKind k) { return kind == name_of(k); });
+    if (known == kPartKinds.end()) {
+        return bad(Errc::Unsupported, "paceline.part is " + quoted_text(kind) +
                                           "; known are \"draft\", \"heads\", \"adapter\", "
                                           "\"lora\" and \"probe\"");
     }
@@ -79,7 +79,7 @@ Result<PartCard> read_card(const SafetensorsFile& file) {
     const std::string target = get("paceline.target");
     const std::optional<std::uint64_t> fingerprint = parse_fingerprint(target);
     if (!fingerprint) {
-        return bad(Errc::BadFile, "paceline.target is " + quoted(target) +
+        return bad(Errc::BadFile, "paceline.target is " + quoted_text(target) +
                                       ", must be a fingerprint of 16 hexadecimal digits");
     }
     card.target = *fingerprint;
@@ -100,11 +100,11 @@ int PartReader::number(const std::string& key, int lowest, int highest) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (text.empty()) {
-        fail("metadata " + quoted(key) + " is missing");
+        fail("metadata " + quoted_text(key) + " is missing");
     } else if (error != std::errc{} || end != text.data() + text.size() || value < lowest ||
                value > highest) {
-        fail(fmt::format("metadata {} is {}, must be {} to {}", quoted(key), quoted(text), lowest,
-                         highest));
+        fail(fmt::format("metadata {} is {}, must be {} to {}", quoted_text(key), quoted_text(text),
+                         lowest, highest));
     }
     return status_.ok() ? value : lowest;
 }
@@ -114,9 +114,10 @@ double PartReader::real(const std::string& key) {
     double value = 0.0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (text.empty()) {
-        fail("metadata " + quoted(key) + " is missing");
+        fail("metadata " + quoted_text(key) + " is missing");
     } else if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
-        fail("metadata " + quoted(key) + " is " + quoted(text) + ", must be a finite number");
+        fail("metadata " + quoted_text(key) + " is " + quoted_text(text) +
+             ", must be a finite number");
     }
     return status_.ok() ? value : 0.0;
 }
@@ -136,7 +137,7 @@ std::vector<int> PartReader::layers(const std::string& key) {
             fail(
                 fmt::format("metadata {} is {}, must be ascending layers of 1 to {} with commas "
                             "between them",
-                            quoted(key), quoted(text), target_.layers));
+                            quoted_text(key), quoted_text(text), target_.layers));
         }
         list.push_back(layer);
         at = more ? behind + 1 : end;
@@ -152,7 +153,7 @@ void PartReader::same(const std::string& key, int wanted) {
     constexpr int kLargest = 1 << 24;
     const int value = number(key, 1, kLargest);
     if (value != wanted) {
-        fail(fmt::format("metadata {} is {}, the target has {}", quoted(key), value, wanted));
+        fail(fmt::format("metadata {} is {}, the target has {}", quoted_text(key), value, wanted));
     }
 }
 
@@ -162,7 +163,7 @@ bool PartReader::has(const std::string& tensor) const {
 
 const StoredTensor* PartReader::take(const std::string& name) {
     const StoredTensor* tensor = file_.find(name);
-    if (tensor == nullptr) fail("tensor " + quoted(name) + " is missing");
+    if (tensor == nullptr) fail("tensor " + quoted_text(name) + " is missing");
     taken_.insert(name);
     return tensor;
 }
@@ -174,7 +175,7 @@ StoredType PartReader::type_of(const StoredTensor& tensor) {
             std::find_if(kBlockTypes.begin(), kBlockTypes.end(),
                          [&](StoredType t) { return *blocks == traits(t).name; });
         if (type == kBlockTypes.end()) {
-            fail("metadata " + quoted("type." + tensor.name) + " is " + quoted(*blocks) +
+            fail("metadata " + quoted_text("type." + tensor.name) + " is " + quoted_text(*blocks) +
                  ", known are Q8_0, Q4_0 and Q4_1");
             return StoredType::F32;
         }
@@ -194,7 +195,7 @@ StoredType PartReader::type_of(const StoredTensor& tensor) {
     }
     fail("tensor " + describe(tensor) + " must be F32, F16 or BF16" +
          (tensor.type == SafetensorsType::U8
-              ? ", or have its block type as metadata " + quoted("type." + tensor.name)
+              ? ", or have its block type as metadata " + quoted_text("type." + tensor.name)
               : std::string{}));
     return StoredType::F32;
 }
@@ -213,7 +214,7 @@ TensorView PartReader::view(const std::string& name, std::vector<std::int64_t> s
                    .bytes = tensor->bytes.size()};
     if (stored.block_elements != 1) {
         if (!blocks || shape.back() % stored.block_elements != 0) {
-            fail("tensor " + quoted(name) + " cannot be stored as " + stored.name);
+            fail("tensor " + quoted_text(name) + " cannot be stored as " + stored.name);
             return {};
         }
         shape.back() = shape.back() / stored.block_elements * stored.block_bytes;
@@ -245,7 +246,7 @@ std::vector<float> PartReader::values(const TensorView& tensor) {
     }
     for (std::size_t i = 0; i < out.size(); ++i) {
         if (std::isfinite(out[i])) continue;
-        fail(fmt::format("tensor {} holds {} at {}; it must be finite", quoted(tensor.name),
+        fail(fmt::format("tensor {} holds {} at {}; it must be finite", quoted_text(tensor.name),
                          number_text(static_cast<double>(out[i])), i));
         return {};
     }

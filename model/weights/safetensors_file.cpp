@@ -12,7 +12,7 @@
 #include "ipc/base/checked.hpp"
 #include "model/weights/message_text.hpp"
 
-// quoted() is called with its namespace: std has one that the JSON library brings along.
+// quoted_text() is called with its namespace: std has one that the JSON library brings along.
 namespace paceline {
 namespace {
 
@@ -55,7 +55,7 @@ private:
         return Error{Errc::BadFile, file_ + ": " + what};
     }
     [[nodiscard]] Error bad_tensor(const std::string& name, const std::string& what) const {
-        return bad("tensor " + paceline::quoted(name) + " " + what);
+        return bad("tensor " + paceline::quoted_text(name) + " " + what);
     }
     Result<json> parse_header(std::string_view text) const;
     Status read_metadata(const json& value, SafetensorsContents& out) const;
@@ -90,7 +90,8 @@ Result<json> HeaderReader::parse_header(std::string_view text) const {
     if (deep) return bad("its header is nested deeper than a header is");
     if (header.is_discarded()) return bad("its header is not JSON");
     if (!header.is_object()) return bad("its header is not a JSON object");
-    if (!twice.empty()) return bad("its header has the key " + paceline::quoted(twice) + " twice");
+    if (!twice.empty())
+        return bad("its header has the key " + paceline::quoted_text(twice) + " twice");
     return header;
 }
 
@@ -98,7 +99,8 @@ Status HeaderReader::read_metadata(const json& value, SafetensorsContents& out) 
     if (value.is_null()) return {};  // as if absent, to the library too
     if (!value.is_object()) return bad(std::string{kMetadata} + " is not an object");
     for (const auto& [key, text] : value.items()) {
-        if (!text.is_string()) return bad("metadata " + paceline::quoted(key) + " is not a string");
+        if (!text.is_string())
+            return bad("metadata " + paceline::quoted_text(key) + " is not a string");
         out.metadata.emplace(key, text.get<std::string>());
     }
     return {};
@@ -115,8 +117,8 @@ Result<std::vector<std::int64_t>> HeaderReader::read_shape(const std::string& na
     for (const json& size : value) {
         // What does not fit an int64 cannot be the size of something in a file.
         if (!size.is_number_unsigned() || size.get<std::uint64_t>() >> 62U != 0) {
-            return bad_tensor(name,
-                              "has the size " + paceline::quoted(size.dump()) + " in its shape");
+            return bad_tensor(
+                name, "has the size " + paceline::quoted_text(size.dump()) + " in its shape");
         }
         shape.push_back(size.get<std::int64_t>());
     }
@@ -151,9 +153,10 @@ Result<StoredTensor> HeaderReader::read_tensor(const std::string& name, const js
         return dtype.is_string() && dtype.get_ref<const std::string&>() == t.name;
     });
     if (type == kTypes.end()) {
-        return bad_tensor(name, "has the unknown dtype " +
-                                    paceline::quoted(dtype.is_string() ? dtype.get<std::string>()
-                                                                       : dtype.dump()));
+        return bad_tensor(
+            name,
+            "has the unknown dtype " +
+                paceline::quoted_text(dtype.is_string() ? dtype.get<std::string>() : dtype.dump()));
     }
     tensor.type = type->type;
     Result<std::vector<std::int64_t>> shape = read_shape(name, value["shape"]);
@@ -239,7 +242,7 @@ std::size_t bytes_of(SafetensorsType type) {
 }
 
 std::string describe(const StoredTensor& tensor) {
-    std::string text = paceline::quoted(tensor.name) + " (" + name_of(tensor.type) + " [";
+    std::string text = paceline::quoted_text(tensor.name) + " (" + name_of(tensor.type) + " [";
     for (std::size_t i = 0; i < tensor.shape.size(); ++i)
         text += (i == 0 ? "" : ", ") + std::to_string(tensor.shape[i]);
     return text + "])";

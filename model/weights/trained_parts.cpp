@@ -233,8 +233,8 @@ Result<ProbesFor> probes_for(const OpenedPart& part, const ModelFile& target) {
     if (!merged) return merged.error();
     if (merged.value() != named) {
         return Error{Errc::BadArgument, path + " was made for the LoRA with the SHA-256 " +
-                                            quoted(named) + "..., " + target.lora()->path +
-                                            " has " + quoted(merged.value()) + "..."};
+                                            quoted_text(named) + "..., " + target.lora()->path +
+                                            " has " + quoted_text(merged.value()) + "..."};
     }
     return ProbesFor{.lens = true, .trained = false};
 }

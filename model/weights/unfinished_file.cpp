@@ -19,7 +19,7 @@
 namespace paceline {
 namespace {
 
-constexpr const char* kSuffix = ".paceline-part";
+constexpr const char* kPartSuffix = ".paceline-part";
 
 /// Whether `descriptor` is still what `path` names: the writer before may have given it another
 /// name.
@@ -43,7 +43,7 @@ int lock(int descriptor, UnfinishedFile::Beside beside) {
 }  // namespace
 
 std::string UnfinishedFile::part_of(const std::string& path) {
-    return path + kSuffix;
+    return path + kPartSuffix;
 }
 
 void UnfinishedFile::remove_abandoned(const std::string& folder) {
@@ -51,7 +51,7 @@ void UnfinishedFile::remove_abandoned(const std::string& folder) {
     for (std::filesystem::directory_iterator at{folder, failed}, end; !failed && at != end;
          at.increment(failed)) {
         const std::string part = at->path().string();
-        if (!part.ends_with(kSuffix)) continue;
+        if (!part.ends_with(kPartSuffix)) continue;
         const int descriptor = ::open(part.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (descriptor < 0) continue;
         if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_named(descriptor, part))

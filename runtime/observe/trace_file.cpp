@@ -16,7 +16,7 @@ namespace paceline {
 namespace {
 
 /// Writes ASCII only, so that the file is valid UTF-8 for any name.
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
     std::string json = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') json += '\\';
@@ -31,14 +31,16 @@ public:
     Members& add(const char* name, std::int64_t value) {
         return add_raw(name, std::to_string(value));
     }
-    Members& add(const char* name, std::string_view value) { return add_raw(name, quoted(value)); }
+    Members& add(const char* name, std::string_view value) {
+        return add_raw(name, quoted_text(value));
+    }
     Members& add(const char* name, const Members& value) { return add_raw(name, value.object()); }
     [[nodiscard]] std::string object() const { return "{" + text_ + "}"; }
 
 private:
     Members& add_raw(const char* name, const std::string& json) {
         if (!text_.empty()) text_ += ',';
-        text_ += quoted(name) + ":" + json;
+        text_ += quoted_text(name) + ":" + json;
         return *this;
     }
     std::string text_;

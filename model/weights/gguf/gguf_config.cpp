@@ -195,7 +195,7 @@ void read_scaling(GgufKeys& keys, const ArchitectureRow& row, ModelConfig& confi
     } else if (type == "none") {
         config.rope.factor = 1.0F;
     } else {
-        refuse(keys, "rope scaling " + quoted(type) + " (" + prefix +
+        refuse(keys, "rope scaling " + quoted_text(type) + " (" + prefix +
                          "type) is not supported; none, linear, yarn and llama3's factors are");
     }
     if (row.longrope) return read_longrope(keys, prefix, config);
@@ -239,7 +239,7 @@ Result<ModelConfig> read_config(GgufKeys& keys, std::vector<std::string>& remark
     const ArchitectureRow* row = find_architecture(arch);
     if (row == nullptr) {
         refuse(keys,
-               "architecture " + quoted(arch) +
+               "architecture " + quoted_text(arch) +
                    " (general.architecture) is not supported; llama, phi3, qwen2 and qwen3 are");
         return keys.status().error();
     }

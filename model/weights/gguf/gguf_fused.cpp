@@ -33,7 +33,7 @@ Status split(const TensorView& fused,
     if (fused.rows != all) {
         return Error{Errc::BadFile,
                      fmt::format("{}: tensor {} has {} rows, the configuration demands {}", file,
-                                 quoted(fused.name), fused.rows, all)};
+                                 quoted_text(fused.name), fused.rows, all)};
     }
     const std::string block = fused.name.substr(0, fused.name.size() - suffix.size());
     const std::size_t row_bytes = fused.row_bytes();
@@ -99,7 +99,7 @@ Result<std::vector<TensorView>> join_fused(const std::vector<TensorView>& tensor
                     return Error{Errc::Unsupported,
                                  fmt::format("{}: tensor {} does not lie behind those that {} "
                                              "begins with, which cannot be written",
-                                             file, quoted(name), quoted(whole.name))};
+                                             file, quoted_text(name), quoted_text(whole.name))};
                 }
                 whole.rows += part->second->rows;
                 whole.bytes += part->second->bytes;

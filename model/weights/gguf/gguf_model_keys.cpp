@@ -146,7 +146,7 @@ Status add_chat_templates(const ChatSources& chat, GgufKeyWriter& keys) {
                                 : name.size() > kTemplateNameMax ? "has a name that is too long"
                                                                  : "is there twice";
             return Error{Errc::BadFile,
-                         fmt::format("a chat template ({}) {}", quoted(name), wrong)};
+                         fmt::format("a chat template ({}) {}", quoted_text(name), wrong)};
         }
         if (Status s = check_template(text); !s) return s;
         names.push_back(name);

@@ -117,7 +117,7 @@ void read_words(GgufKeys& keys, TokenizerData& data) {
             by_merges = true;
         } else if (word != kScores) {
             keys.fail(Errc::BadFile, fmt::format("{} has the word {}, which is not known",
-                                                 kRulesKey, quoted(word)));
+                                                 kRulesKey, quoted_text(word)));
         }
     }
     if (by_merges && data.merges.empty())
@@ -142,7 +142,7 @@ void read_steps(GgufKeys& keys, PieceRules& rules) {
                            utf8::valid_prefix(texts[i + 2]) == texts[i + 2].size();
         if (!whole) {
             keys.fail(Errc::BadFile, fmt::format("{}: step {} ({}) is none that is known",
-                                                 kStepsKey, i / 3, quoted(texts[i])));
+                                                 kStepsKey, i / 3, quoted_text(texts[i])));
             return;
         }
         rules.steps.push_back({kind->second, std::string{texts[i + 1]}, std::string{texts[i + 2]}});

@@ -181,7 +181,7 @@ Result<GgufTensorInfo> Parser::take_tensor() {
     const Result<std::string_view> name = take_text(kGgufTensorNameBytesMax, "a tensor's name");
     if (!name) return name.error();
     info.name = name.value();
-    const std::string field = "tensor " + quoted(info.name);
+    const std::string field = "tensor " + quoted_text(info.name);
     if (info.name.empty()) return bad(fmt::format("a tensor without a name before byte {}", at_));
     const Result<std::uint32_t> dim_count = take_number<std::uint32_t>(field);
     if (!dim_count) return dim_count.error();
@@ -221,7 +221,7 @@ Status Parser::take_preamble(GgufHeader& header) {
     const Result<std::uint32_t> magic = take_number<std::uint32_t>("magic");
     if (!magic) return magic.error();
     if (magic.value() != kMagic) {
-        return bad("not a GGUF file: it begins with " + quoted(as_text(bytes_.first(4))) +
+        return bad("not a GGUF file: it begins with " + quoted_text(as_text(bytes_.first(4))) +
                    " instead of \"GGUF\"");
     }
     const Result<std::uint32_t> version = take_number<std::uint32_t>("version");
@@ -242,10 +242,10 @@ Status Parser::take_values(std::uint64_t count, GgufHeader& header) {
         const Result<std::string_view> key = take_text(kGgufKeyBytesMax, fmt::format("key {}", i));
         if (!key) return key.error();
         if (key.value().empty()) return bad(fmt::format("key {} has an empty name", i));
-        const Result<GgufValue> value = take_value("key " + quoted(key.value()));
+        const Result<GgufValue> value = take_value("key " + quoted_text(key.value()));
         if (!value) return value.error();
         if (!header.values.emplace(key.value(), value.value()).second) {
-            return bad("key " + quoted(key.value()) + " appears twice");
+            return bad("key " + quoted_text(key.value()) + " appears twice");
         }
     }
     return {};
@@ -259,7 +259,7 @@ Status Parser::take_tensors(std::uint64_t count, GgufHeader& header) {
         const Result<GgufTensorInfo> info = take_tensor();
         if (!info) return info.error();
         if (!names.insert(info.value().name).second) {
-            return bad("tensor " + quoted(info.value().name) + " appears twice");
+            return bad("tensor " + quoted_text(info.value().name) + " appears twice");
         }
         header.tensors.push_back(info.value());
     }
@@ -290,12 +290,12 @@ Status Parser::check_offsets(const GgufHeader& header) const {
         if (info.offset % header.alignment != 0) {
             return bad(
                 fmt::format("tensor {} lies at offset {}, which is no multiple of the alignment {}",
-                            quoted(info.name), info.offset, header.alignment));
+                            quoted_text(info.name), info.offset, header.alignment));
         }
         if (info.offset >= data_bytes) {
             return bad(fmt::format(
                 "truncated: tensor {} begins at byte {} of the data, of which there are {}",
-                quoted(info.name), info.offset, data_bytes));
+                quoted_text(info.name), info.offset, data_bytes));
         }
     }
     return {};

@@ -68,8 +68,8 @@ Status check_tensors(std::span<const GgufBytes> files, const std::vector<GgufHea
         for (const GgufTensorInfo& tensor : headers[i].tensors) {
             const auto [other, is_new] = holders.emplace(tensor.name, &files[i].file);
             if (!is_new)
-                return bad(files[i].file,
-                           "tensor " + quoted(tensor.name) + " is in " + *other->second + " too");
+                return bad(files[i].file, "tensor " + quoted_text(tensor.name) + " is in " +
+                                              *other->second + " too");
         }
     }
     for (std::size_t i = 0; i < files.size(); ++i) {

@@ -65,14 +65,14 @@ Result<StoredType> stored_type(const GgufTensorInfo& info, const std::string& fi
     for (const GgmlType& type : kGgmlTypes) {
         if (type.number != info.ggml_type) continue;
         if (type.stored) return *type.stored;
-        return Error{Errc::Unsupported, file + ": tensor " + quoted(info.name) + " is stored as " +
-                                            type.name +
+        return Error{Errc::Unsupported, file + ": tensor " + quoted_text(info.name) +
+                                            " is stored as " + type.name +
                                             ", which is not supported; F32, F16, BF16, Q8_0, "
                                             "Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, "
                                             "IQ4_XS and MXFP4 are"};
     }
     return Error{Errc::Unsupported, fmt::format("{}: tensor {} has the unknown type number {}",
-                                                file, quoted(info.name), info.ggml_type)};
+                                                file, quoted_text(info.name), info.ggml_type)};
 }
 
 /// Rows of the tensor as a matrix (all dimensions but the contiguous one), or nothing if that
@@ -91,7 +91,7 @@ Result<TensorView> view_tensor(std::span<const std::byte> data,
                                const GgufTensorInfo& info,
                                const std::string& file) {
     const auto bad = [&](const std::string& what) {
-        return Error{Errc::BadFile, file + ": tensor " + quoted(info.name) + " " + what};
+        return Error{Errc::BadFile, file + ": tensor " + quoted_text(info.name) + " " + what};
     };
     const Result<StoredType> type = stored_type(info, file);
     if (!type) return type.error();
@@ -128,8 +128,8 @@ Status check_disjoint(std::vector<const TensorView*> tensors, const std::string&
     for (std::size_t i = 1; i < tensors.size(); ++i) {
         const TensorView& before = *tensors[i - 1];
         if (before.data + before.bytes > tensors[i]->data) {
-            return Error{Errc::BadFile, file + ": tensors " + quoted(before.name) + " and " +
-                                            quoted(tensors[i]->name) + " overlap"};
+            return Error{Errc::BadFile, file + ": tensors " + quoted_text(before.name) + " and " +
+                                            quoted_text(tensors[i]->name) + " overlap"};
         }
     }
     return {};
@@ -170,13 +170,13 @@ std::string shape_of(std::int64_t rows, std::int64_t cols) {
 TensorView Assigner::matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
     const auto found = by_name_.find(name);
     if (found == by_name_.end()) {
-        fail(Errc::BadFile, "tensor " + quoted(name) + " is missing");
+        fail(Errc::BadFile, "tensor " + quoted_text(name) + " is missing");
         return {};
     }
     const TensorView& tensor = *found->second;
     by_name_.erase(found);
     if (tensor.rows != rows || tensor.cols != cols) {
-        fail(Errc::BadFile, "tensor " + quoted(name) + " has shape " +
+        fail(Errc::BadFile, "tensor " + quoted_text(name) + " has shape " +
                                 shape_of(tensor.rows, tensor.cols) +
                                 ", the configuration demands " + shape_of(rows, cols));
     }
@@ -187,7 +187,7 @@ TensorView Assigner::vector(const std::string& name, std::int64_t count) {
     TensorView tensor = matrix(name, 1, count);
     if (!status_.ok()) return tensor;
     if (traits(tensor.type).block_elements != 1) {
-        fail(Errc::Unsupported, "tensor " + quoted(name) + " is stored as " +
+        fail(Errc::Unsupported, "tensor " + quoted_text(name) + " is stored as " +
                                     traits(tensor.type).name +
                                     "; norms and biases must be F32, F16 or BF16");
         return tensor;
@@ -206,7 +206,7 @@ void Assigner::zeros(const std::string& name, std::int64_t count) {
     if (other == values.end()) return;
     fail(Errc::Unsupported,
          fmt::format("tensor {} holds {} at {}; this bias is supported only where it is zero",
-                     quoted(name), number_text(static_cast<double>(*other)),
+                     quoted_text(name), number_text(static_cast<double>(*other)),
                      other - values.begin()));
 }
 
@@ -216,7 +216,7 @@ void Assigner::check_finite(const TensorView& vector) {
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (std::isfinite(values[i])) continue;
         fail(Errc::BadFile,
-             fmt::format("tensor {} holds {} at {}; it must be finite", quoted(vector.name),
+             fmt::format("tensor {} holds {} at {}; it must be finite", quoted_text(vector.name),
                          number_text(static_cast<double>(values[i])), i));
         return;
     }
@@ -227,7 +227,7 @@ void Assigner::refuse_leftovers() {
     const auto first =
         std::min_element(by_name_.begin(), by_name_.end(),
                          [](const auto& a, const auto& b) { return a.first < b.first; });
-    fail(Errc::Unsupported, "tensor " + quoted(first->first) +
+    fail(Errc::Unsupported, "tensor " + quoted_text(first->first) +
                                 " has no place in this architecture; running without it would "
                                 "change the model");
 }

@@ -181,7 +181,7 @@ Result<TokenizerData> read_tokenizer(GgufKeys& keys,
     const bool unigram = data.model == "unigram";
     if (!unigram) read_piece_keys(keys, data);
     if (unigram || (data.model != "gpt2" && !has_pieces(data))) {
-        data.refusal = "tokenizer model " + quoted(data.model) +
+        data.refusal = "tokenizer model " + quoted_text(data.model) +
                        " (tokenizer.ggml.model) is not supported; supported: gpt2, llama, and "
                        "t5 as paceline convert writes it";
     }

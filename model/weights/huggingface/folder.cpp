@@ -105,12 +105,12 @@ Status say_left_out(const std::vector<std::string>& tokens,
     };
     for (const std::string& token : tokens) {
         if (parts.tokenizer.chat_template.find(token) == std::string::npos) continue;
-        return Error{Errc::BadFile, folder + ": " + beyond(paceline::quoted(token)) +
+        return Error{Errc::BadFile, folder + ": " + beyond(paceline::quoted_text(token)) +
                                         ", and the chat template writes it"};
     }
     const std::string more =
         tokens.size() > 1 ? fmt::format(" and {} more", tokens.size() - 1) : "";
-    parts.remarks.push_back(beyond(paceline::quoted(tokens.front()) + more) +
+    parts.remarks.push_back(beyond(paceline::quoted_text(tokens.front()) + more) +
                             ": no text becomes it");
     return {};
 }

@@ -40,13 +40,13 @@ const FolderArchitecture* choose_architecture(JsonKeys& keys) {
         keys.fail(
             Errc::Unsupported,
             fmt::format("architecture {} ({}) is not supported; supported: {}",
-                        paceline::quoted(class_name.empty() ? model_type : class_name),
+                        paceline::quoted_text(class_name.empty() ? model_type : class_name),
                         class_name.empty() ? "model_type" : "architectures", architecture_names()));
     } else if (!model_type.empty() && model_type != found->model_type) {
         // transformers goes by model_type: the class alone may be a name that was left behind.
         keys.fail(Errc::Unsupported,
                   fmt::format("model_type {} with the architecture {} is not supported",
-                              paceline::quoted(model_type), found->class_name));
+                              paceline::quoted_text(model_type), found->class_name));
         return nullptr;
     }
     return found;
@@ -64,7 +64,7 @@ void refuse_what_is_no_switch(JsonKeys& keys) {
     const std::string activation = keys.find_text("hidden_act").value_or("silu");
     if (activation != "silu") {
         keys.fail(Errc::Unsupported,
-                  "hidden_act " + paceline::quoted(activation) + " is not supported; silu is");
+                  "hidden_act " + paceline::quoted_text(activation) + " is not supported; silu is");
     }
 }
 

@@ -53,7 +53,7 @@ TensorView Assigner::take(const std::string& name,
                           std::int64_t cols) {
     const auto found = left_.find(name);
     if (found == left_.end()) {
-        fail(Errc::BadFile, paceline::quoted(name) + " is missing");
+        fail(Errc::BadFile, paceline::quoted_text(name) + " is missing");
         return {};
     }
     const StoredTensor& tensor = *found->second;
@@ -88,8 +88,9 @@ void Assigner::check_finite(const TensorView& vector, const std::string& name) {
     const auto bad = std::find_if_not(values.begin(), values.end(),
                                       [](float value) { return std::isfinite(value); });
     if (bad == values.end()) return;
-    fail(Errc::BadFile, fmt::format("{} holds {} at {}; it must be finite", paceline::quoted(name),
-                                    number_text(static_cast<double>(*bad)), bad - values.begin()));
+    fail(Errc::BadFile,
+         fmt::format("{} holds {} at {}; it must be finite", paceline::quoted_text(name),
+                     number_text(static_cast<double>(*bad)), bad - values.begin()));
 }
 
 void Assigner::take_zeros(const std::string& name, std::int64_t count) {
@@ -102,14 +103,14 @@ void Assigner::take_zeros(const std::string& name, std::int64_t count) {
     if (other == values.end()) return;
     fail(Errc::Unsupported,
          fmt::format("{} holds {} at {}; this bias is supported only where it is zero",
-                     paceline::quoted(name), number_text(static_cast<double>(*other)),
+                     paceline::quoted_text(name), number_text(static_cast<double>(*other)),
                      other - values.begin()));
 }
 
 void Assigner::refuse_leftovers() {
     for (const auto& [name, tensor] : left_) {
         if (name.ends_with(".rotary_emb.inv_freq")) continue;  // computed from the configuration
-        fail(Errc::Unsupported, paceline::quoted(name) +
+        fail(Errc::Unsupported, paceline::quoted_text(name) +
                                     " has no place in this architecture; running without it would "
                                     "change the model");
     }

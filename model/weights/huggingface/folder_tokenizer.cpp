@@ -28,7 +28,7 @@ std::string refusal_of_model(JsonKeys& model, const std::string& type) {
     const auto no = [](const std::string& what) {
         return "tokenizer.json: " + what + " is not supported";
     };
-    if (type != "BPE" && type != "Unigram") return no("the model " + paceline::quoted(type));
+    if (type != "BPE" && type != "Unigram") return no("the model " + paceline::quoted_text(type));
     if (model.number_or("dropout", 0.0, {0, 1}) != 0.0) return no("model.dropout");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
         if (!model.find_text(key).value_or("").empty()) return no("model." + std::string{key});
@@ -95,7 +95,7 @@ bool Reader::put(const std::string& text, std::int64_t id, const std::string& wh
     }
     if (taken_[place]) {
         keys_.fail(Errc::BadFile, fmt::format("{} has the id {}, and so has {}", where, id,
-                                              paceline::quoted(data_.tokens[place])));
+                                              paceline::quoted_text(data_.tokens[place])));
         return false;
     }
     taken_[place] = true;
@@ -121,7 +121,7 @@ void Reader::read_vocabulary(JsonKeys& model) {
     }
     ids_.reserve(vocabulary->size());
     for (const auto& [text, id] : vocabulary->items()) {
-        const std::string where = "token " + paceline::quoted(text) + " of model.vocab";
+        const std::string where = "token " + paceline::quoted_text(text) + " of model.vocab";
         if (!id.is_number_integer()) {
             keys_.fail(Errc::BadFile, where + " has the id " + json_text_of(id));
             return;
@@ -153,7 +153,7 @@ void Reader::read_scored_vocabulary(JsonKeys& model) {
         const auto text = entry[0].get<std::string>();
         if (knows(text)) {
             keys_.fail(Errc::BadFile, fmt::format("{} is {}, and so is model.vocab[{}]", where,
-                                                  paceline::quoted(text), ids_.at(text)));
+                                                  paceline::quoted_text(text), ids_.at(text)));
             return;
         }
         if (!put(text, static_cast<std::int64_t>(i), where)) return;
@@ -173,7 +173,7 @@ void Reader::read_unknown(JsonKeys& model) {
     const auto known = ids_.find(*text);
     if (known == ids_.end()) {
         keys_.fail(Errc::BadFile,
-                   "model.unk_token " + paceline::quoted(*text) + " is none of model.vocab");
+                   "model.unk_token " + paceline::quoted_text(*text) + " is none of model.vocab");
         return;
     }
     data_.unknown = known->second;
@@ -244,7 +244,7 @@ void Reader::read_added_token(JsonKeys token, std::size_t place) {
     } else if (known->second != *id) {
         token.fail(Errc::BadFile,
                    fmt::format("{} is {} with the id {}, which model.vocab has as {}", where,
-                               paceline::quoted(*text), *id, known->second));
+                               paceline::quoted_text(*text), *id, known->second));
         return;
     }
     const auto token_id = static_cast<TokenId>(*id);
@@ -252,7 +252,7 @@ void Reader::read_added_token(JsonKeys token, std::size_t place) {
     data_.kinds[static_cast<std::size_t>(*id)] = special ? TokenKind::Control : TokenKind::User;
     if (token.bool_or("single_word", false)) {
         data_.refusal = "tokenizer.json: " + where + ".single_word, which " +
-                        paceline::quoted(*text) + " has, is not supported";
+                        paceline::quoted_text(*text) + " has, is not supported";
     }
     // Absent: only those that are not special.
     if (token.bool_or("normalized", !special)) data_.late_tokens.push_back(token_id);

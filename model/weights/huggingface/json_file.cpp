@@ -39,7 +39,7 @@ public:
     bool key(string_t& name) override {
         const auto [member, is_new] =
             open_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
-        if (!is_new) return refuse("has the key " + paceline::quoted(name) + " twice");
+        if (!is_new) return refuse("has the key " + paceline::quoted_text(name) + " twice");
         member_ = &member->second;
         return true;
     }

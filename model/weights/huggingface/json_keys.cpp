@@ -37,7 +37,7 @@ bool is_object(const json& value) {
 }  // namespace
 
 std::string json_text_of(const json& value) {
-    if (value.is_string()) return paceline::quoted(value.get_ref<const std::string&>());
+    if (value.is_string()) return paceline::quoted_text(value.get_ref<const std::string&>());
     if (value.is_array()) return fmt::format("a list of {}", value.size());
     if (value.is_object()) return "an object";
     return visible(value.dump());

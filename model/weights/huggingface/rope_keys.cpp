@@ -137,7 +137,8 @@ void read_scaling(JsonKeys& keys,
         read_longrope(keys, scaling, config, long_rope);
     } else {
         scaling.fail(Errc::Unsupported,
-                     "rope scaling " + paceline::quoted(type) + " (" + scaling.name("rope_type") +
+                     "rope scaling " + paceline::quoted_text(type) + " (" +
+                         scaling.name("rope_type") +
                          ") is not supported; linear, dynamic, yarn, llama3 and longrope are");
     }
 }

@@ -57,9 +57,9 @@ Result<std::unordered_map<std::string_view, const ShardTensor*>> names_of(const 
     for (const ShardTensor& tensor : shards.tensors) {
         const auto [before, is_new] = names.emplace(tensor.tensor.name, &tensor);
         if (is_new) continue;
-        return Error{Errc::BadFile, "tensor " + paceline::quoted(tensor.tensor.name) + " is in " +
-                                        shards.files[before->second->shard].path() + " and in " +
-                                        shards.files[tensor.shard].path()};
+        return Error{Errc::BadFile, "tensor " + paceline::quoted_text(tensor.tensor.name) +
+                                        " is in " + shards.files[before->second->shard].path() +
+                                        " and in " + shards.files[tensor.shard].path()};
     }
     return names;
 }
@@ -70,8 +70,9 @@ Status check_index(const ShardIndex& index, const Shards& shards, const std::str
     for (const auto& [name, shard] : index.tensors) {
         const auto found = names.value().find(name);
         if (found != names.value().end() && found->second->shard == shard) continue;
-        return Error{Errc::BadFile, file + ": weight_map has tensor " + paceline::quoted(name) +
-                                        " in " + index.files[shard] + ", where it is not"};
+        return Error{Errc::BadFile, file + ": weight_map has tensor " +
+                                        paceline::quoted_text(name) + " in " + index.files[shard] +
+                                        ", where it is not"};
     }
     return {};
 }
@@ -89,9 +90,10 @@ Result<ShardIndex> read_shard_index(std::string_view text, const std::string& fi
     std::unordered_map<std::string, std::size_t> places;
     for (const auto& [tensor, value] : map->items()) {
         if (!value.is_string() || !is_plain_name(value.get_ref<const std::string&>())) {
-            return Error{Errc::BadFile,
-                         file + ": weight_map has tensor " + paceline::quoted(tensor) + " in " +
-                             json_text_of(value) + ", which names no safetensors file beside it"};
+            return Error{Errc::BadFile, file + ": weight_map has tensor " +
+                                            paceline::quoted_text(tensor) + " in " +
+                                            json_text_of(value) +
+                                            ", which names no safetensors file beside it"};
         }
         const auto [place, is_new] = places.emplace(value.get<std::string>(), index.files.size());
         if (is_new) index.files.push_back(place->first);

@@ -121,7 +121,7 @@ void read_pre_tokenizer(const json& root, TokenPipeline& out) {
         const json& regex = regex_in(*part);
         if (regex.is_string()) types += " " + json_text_of(regex);
     }
-    out.refusal = "tokenizer.json: the pre_tokenizer " + paceline::quoted(types) +
+    out.refusal = "tokenizer.json: the pre_tokenizer " + paceline::quoted_text(types) +
                   " is not supported; those of gpt2, smollm, llama3, qwen2, tekken, deepseek-coder "
                   "and deepseek-llm are";
 }

@@ -49,6 +49,6 @@ TEST_CASE("a message keeps its lines, and each of them is bounded") {
 }
 
 TEST_CASE("quotes and backslashes are escaped inside quotes") {
-    CHECK(quoted("a\"b\\c\x1b") == "\"a\\x22b\\x5cc\\x1b\"");
-    CHECK(quoted(std::string(100, 'x')) == '"' + std::string(80, 'x') + "...\"");
+    CHECK(quoted_text("a\"b\\c\x1b") == "\"a\\x22b\\x5cc\\x1b\"");
+    CHECK(quoted_text(std::string(100, 'x')) == '"' + std::string(80, 'x') + "...\"");
 }
