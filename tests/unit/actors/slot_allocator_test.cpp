@@ -67,12 +67,12 @@ TEST_CASE("spares never take a page that a request has reserved") {
     KvPages pages{96};
     RequestSlots first = RequestSlots::make(pages, 64).value();
     RequestSlots second = RequestSlots::make(pages, 32).value();
-    CHECK(first.name(0));
-    const Result<KvSlot> sibling = first.name(0);
+    CHECK(first.allocate(0));
+    const Result<KvSlot> sibling = first.allocate(0);
     REQUIRE_FALSE(sibling);
     CHECK(sibling.error().code == Errc::OutOfMemory);
-    CHECK(second.name(0));
-    CHECK(first.name(40));
+    CHECK(second.allocate(0));
+    CHECK(first.allocate(40));
 }
 
 TEST_CASE("a position outside the context is refused") {
