@@ -88,7 +88,8 @@ def run_twice(build: Path, arguments: list[str]) -> int:
         return first.code
     outputs = {name: first.output_of(name) for name in first.failed}
     print(f"\nOnce more, alone: {', '.join(first.failed)}", flush=True)
-    again = Run(build, [*arguments, "--rerun-failed", "-j", "1"])
+    names = "|".join(map(re.escape, first.failed))
+    again = Run(build, [*arguments, "-R", f"^({names})$", "-j", "1"])
     log = build / "Testing" / "run_again.log"
     log.write_text("".join(f"==== {name}, beside others\n{output}\n==== {name}, alone\n{again.output_of(name)}\n"
                            for name, output in outputs.items()))

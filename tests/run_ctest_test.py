@@ -55,6 +55,7 @@ class RunCtest(unittest.TestCase):
         self.assertIn("first output", log.read_text())
         self.assertIn("second output", log.read_text())
         self.assertNotIn("fine", log.read_text())
+        self.assertEqual(done.stdout.count(": one"), 2)  # its start and its end: it does not run again
 
     def test_a_test_that_fails_again_fails_the_run(self):
         done = self.run_tests(one=PASSES, wrong=FAILS, shy=FAILS_ONCE)

@@ -5,13 +5,14 @@
 namespace paceline {
 namespace {
 
-constexpr std::chrono::milliseconds kCheckInterval{
-    10};  // between two looks at all telemetry blocks
+/// Between two looks at all telemetry blocks.
+constexpr std::chrono::milliseconds kCheckInterval{10};
 constexpr std::chrono::milliseconds kLateCheck{1'000};
 
 }  // namespace
 
 void HangCheck::note_pause() {
+    if (!run_.is_running()) return;
     const StageWatch::Nanos now = monotonic_now();
     const StageWatch::Nanos before = std::exchange(polled_at_, now);
     const StageWatch::Nanos gap = now - before;

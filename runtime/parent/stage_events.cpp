@@ -13,10 +13,15 @@ namespace paceline {
 NodeEvents StageEvents::handlers() {
     NodeEvents events;
     events.on_message = [this](Incarnation who, ControlSocket::Received received) {
+        hang_check_.note_pause();
         on_message(who, std::move(received));
     };
-    events.on_silence = [this](Incarnation who, const Error& error) { on_silence(who, error); };
+    events.on_silence = [this](Incarnation who, const Error& error) {
+        hang_check_.note_pause();
+        on_silence(who, error);
+    };
     events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
+        hang_check_.note_pause();
         on_exit(who, well, how);
     };
     events.on_flushed = [this](Incarnation who) {

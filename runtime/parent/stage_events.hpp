@@ -1,20 +1,22 @@
 // StageEvents: handles what the node agent reports of the stages: their messages, their silence and
 // their ends.
 //
-// Events of an incarnation that was replaced are dropped. Borrows the run, which outlives it.
+// Events of an incarnation that was replaced are dropped. Borrows the run and the hang check, which
+// outlive it.
 // Threads: the supervisor's.
 #pragma once
 
 #include <span>
 #include <string>
 
+#include "runtime/parent/hang_check.hpp"
 #include "runtime/parent/supervised_run.hpp"
 
 namespace paceline {
 
 class StageEvents {
 public:
-    explicit StageEvents(SupervisedRun& run) : run_{run} {}
+    StageEvents(SupervisedRun& run, HangCheck& hang_check) : run_{run}, hang_check_{hang_check} {}
 
     /// For the node agent; this object outlives it.
     [[nodiscard]] NodeEvents handlers();
@@ -35,6 +37,7 @@ private:
     void on_exit(Incarnation who, bool well, const std::string& how);
 
     SupervisedRun& run_;
+    HangCheck& hang_check_;
 };
 
 }  // namespace paceline

@@ -60,9 +60,9 @@ private:
     [[nodiscard]] Result<bool> run_until(NodeAgent::Deadline deadline, Done done);
 
     SupervisedRun run_;
-    StageEvents events_{run_};
-    RecoveryCommands commands_{run_};
     HangCheck hang_check_{run_};
+    StageEvents events_{run_, hang_check_};
+    RecoveryCommands commands_{run_};
 };
 
 // ---- starting ----
@@ -245,11 +245,14 @@ Status Supervisor::Impl::send(Envelope envelope, const control::Message& message
 
 Status Supervisor::Impl::poll(const Deliver& deliver) {
     const bool running = run_.is_running();
-    if (running) hang_check_.note_pause();
+    hang_check_.note_pause();
     run_.node->poll();
     if (running) {
         hang_check_.look();
-        run_.recovery->tick(micros_now());
+        // The time first: a pause between the two must not let a limit pass.
+        const Micros now = micros_now();
+        hang_check_.note_pause();
+        run_.recovery->tick(now);
         commands_.carry_out_all();
     }
     while (!run_.events.empty()) {
