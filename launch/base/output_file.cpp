@@ -12,20 +12,23 @@ namespace {
 
 constexpr mode_t kMode = 0666;  // less the user's umask
 
-/// Whether `path` itself, not what a link of that name leads to, is the file `descriptor`.
-bool is_named(int descriptor, const std::string& path) {
+/// Whether `path` itself, not what a link of that name leads to, is the file `descriptor`, and is
+/// still empty: another process may have written to it.
+bool is_left_empty(int descriptor, const std::string& path) {
     struct stat own {};
     struct stat named {};
     return ::fstat(descriptor, &own) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-           S_ISREG(named.st_mode) && own.st_ino == named.st_ino && own.st_dev == named.st_dev;
+           S_ISREG(named.st_mode) && named.st_size == 0 && own.st_ino == named.st_ino &&
+           own.st_dev == named.st_dev;
 }
 
 }  // namespace
 
 Result<OutputFile> OutputFile::open(const std::string& path, const char* option) {
-    struct stat there {};
-    const bool made = ::lstat(path.c_str(), &there) != 0;
-    OwnedFd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode)};
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC;
+    OwnedFd file{::open(path.c_str(), kFlags | O_EXCL, kMode)};
+    const bool made = static_cast<bool>(file);
+    if (!made) file = OwnedFd{::open(path.c_str(), kFlags | O_TRUNC, kMode)};
     if (!file) {
         return Error{Errc::BadArgument, std::string{option} + ": " + path +
                                             " cannot be written: " + write_error(errno)};
@@ -41,7 +44,7 @@ OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
 }
 
 OutputFile::~OutputFile() {
-    if (file_ && remove_ && is_named(file_.get(), path_)) (void)::unlink(path_.c_str());
+    if (file_ && remove_ && is_left_empty(file_.get(), path_)) (void)::unlink(path_.c_str());
 }
 
 Status OutputFile::write(const std::string& text) {

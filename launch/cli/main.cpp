@@ -63,7 +63,7 @@ paceline::Environment read_environment() {
 constexpr const char* kMainFooter =
     "paceline COMMAND --help explains a command.\n"
     "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
-    "143 SIGTERM.";
+    "141 a reader left the pipe; 143 SIGTERM.";
 
 /// Whether a supervisor started this process as a stage: `paceline stage --control-fd N`.
 bool is_stage(int argc, char** argv) {
@@ -125,16 +125,21 @@ int main(int argc, char** argv) {
         const int code = run(argc, argv);
         const paceline::Status printed = paceline::flush_stdout();
         if (printed.ok()) return code;
-        std::fprintf(stderr, "paceline: %s\n", printed.error().what.c_str());
-        return code == paceline::kExitOk ? paceline::kExitFailure : code;
+        if (code != paceline::kExitOk) return code;  // the command has said what failed
+        complain(printed.error().what);
     } catch (const std::bad_alloc&) {
         std::fputs("paceline: out of memory\n", stderr);
     } catch (const std::filesystem::filesystem_error& error) {
         complain(error.what());
-    } catch (const std::system_error& error) {  // of std::thread, which names nothing
-        complain(std::string{"cannot start a thread: "} + error.what() +
-                 "; ulimit -u or the container's limit of processes may be too low, or a "
-                 "container runtime forbids clone3 (docker before 20.10.10 does)");
+    } catch (const std::system_error& error) {
+        // std::thread names nothing; nothing else throws these two.
+        const bool thread = error.code() == std::errc::resource_unavailable_try_again ||
+                            error.code() == std::errc::operation_not_permitted;
+        complain(!thread ? std::string{error.what()}
+                         : std::string{"cannot start a thread: "} + error.what() +
+                               "; ulimit -u or the container's limit of processes may be too low, "
+                               "or a container runtime forbids clone3 (docker before 20.10.10 "
+                               "does)");
     } catch (const std::exception& error) {
         complain(error.what());
     }

@@ -153,8 +153,9 @@ Result<SamplingOptions> with_generation_config(SamplingOptions options, const Mo
     }
     const bool penalty = values.take(&Params::repetition_penalty, given.repetition_penalty,
                                      stated.repetition_penalty, "--repeat-penalty");
-    // Transformers has no window.
-    if (penalty)
+    // Transformers has no window. A penalty of 1 is none there, and must not widen the others'
+    // here.
+    if (penalty && params.repetition_penalty != 1.0F)
         values.take<int>(&Params::penalty_window, given.penalty_window, -1, "--penalty-window");
     if (!values.status()) return values.status().error();
     return options;

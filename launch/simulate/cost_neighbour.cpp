@@ -23,6 +23,7 @@ constexpr int kContext = 64;
 
 /// The child's whole life. Its exit code is only seen if it fails before it computes.
 [[noreturn]] void stream(const ModelFile& file, const ModelOptions& model, int core, int ready) {
+    const pid_t parent = ::getppid();
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const std::array cores{core};
     if (const Status pinned = pin_this_thread(cores); !pinned)
@@ -37,7 +38,9 @@ constexpr int kContext = 64;
     const int layers = file.config().layers;
     (void)rows.layers_once(1, kContext, layers);
     if (::write(ready, "r", 1) != 1) ::_exit(1);
-    for (;;) (void)rows.layers_once(1, kContext, layers);
+    // Where prctl() is denied it ends here when its parent has gone.
+    while (::getppid() == parent) (void)rows.layers_once(1, kContext, layers);
+    ::_exit(0);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ class HangCheck {
 public:
     explicit HangCheck(SupervisedRun& run) : run_{run} {}
 
-    /// Before each event of the node agent and each tick of recovery. A late call (the conductor was
-    /// stopped, or the whole machine) means that the stages may have been frozen as well: their
+    /// Before each event of the node agent and each tick of recovery. A late call (the conductor
+    /// was stopped, or the whole machine) means that the stages may have been frozen as well: their
     /// deadlines move with it, and the limits of those that start. Recovery looks at all limits
     /// when one stage is gone, so a pause that began in the middle of a poll has to be noted before
     /// the next event of that poll. Nothing happens while the run is not running.

@@ -159,9 +159,13 @@ void read_steps(GgufKeys& keys, PieceRules& rules) {
 void read_family_rules(GgufKeys& keys, TokenizerData& data) {
     // Their converters write a copy of the merges now and then; scores are what counts.
     data.merges.clear();
-    if (!data.bos && data.tokens.size() > 1) data.bos = 1;
-    if (!data.eos && data.tokens.size() > 2) data.eos = 2;
-    if (!data.unknown) data.unknown = 0;
+    // A key with an id that no token has means none, not the usual one.
+    const auto absent = [&keys](const char* name) {
+        return !keys.has(fmt::format("tokenizer.ggml.{}_token_id", name));
+    };
+    if (absent("bos") && data.tokens.size() > 1) data.bos = 1;
+    if (absent("eos") && data.tokens.size() > 2) data.eos = 2;
+    if (absent("unknown")) data.unknown = 0;
     const std::string space{kSpace};
     if (keys.bool_or(kPrefixKey, true)) {
         data.pieces.steps.push_back({TextStep::Kind::Prepend, "", space});

@@ -62,6 +62,16 @@ void read_kinds(GgufKeys& keys, TokenizerData& data) {
     }
 }
 
+/// Whether a text begins with a BOS in a file that does not say: the families of llama.cpp.
+bool begins_with_bos(const TokenizerData& data) {
+    if (data.model == "llama") return true;
+    if (data.model != "gpt2") return false;
+    for (const char* pre : {"llama-bpe", "llama3", "llama-v3", "tekken"}) {
+        if (data.pre == pre) return true;
+    }
+    return false;
+}
+
 /// The special tokens by their keys. An id that no token has (converters write -1 for none) is no
 /// error: nothing needs the token, unless texts begin with it.
 void read_special_ids(GgufKeys& keys, TokenizerData& data, std::vector<std::string>& remarks) {
@@ -71,7 +81,7 @@ void read_special_ids(GgufKeys& keys, TokenizerData& data, std::vector<std::stri
         {"unknown", &TokenizerData::unknown}, {"padding", &TokenizerData::padding}};
     constexpr GgufKeys::IntRange kAny{std::numeric_limits<std::int64_t>::min(),
                                       std::numeric_limits<std::int64_t>::max()};
-    const bool adds_bos = keys.bool_or("tokenizer.ggml.add_bos_token", false);
+    const bool adds_bos = keys.bool_or("tokenizer.ggml.add_bos_token", begins_with_bos(data));
     for (const auto& [name, place] : named) {
         const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
         const auto id = keys.find_int(key, kAny);
@@ -84,7 +94,9 @@ void read_special_ids(GgufKeys& keys, TokenizerData& data, std::vector<std::stri
             fmt::format("{} is {}, which is none of the {} tokens", key, *id, data.tokens.size());
         if (place == &TokenizerData::bos && adds_bos) {
             keys.fail(Errc::BadFile,
-                      what + ", and every text begins with it (tokenizer.ggml.add_bos_token)");
+                      what +
+                          ", and every text begins with it (tokenizer.ggml.add_bos_token, or "
+                          "what the vocabulary's family does without that key)");
         }
         remarks.push_back(what + "; it is ignored");
     }
@@ -132,16 +144,6 @@ void read_own_keys(GgufKeys& keys, int vocab_size, TokenizerData& data) {
     data.late_tokens = read_ids(keys, kLateTokensKey, vocab_size);
     if (keys.has(kWholeWordsKey)) data.whole_words = keys.bool_or(kWholeWordsKey, false);
     if (keys.has(kNormalFormKey)) data.normal_form_c = keys.bool_or(kNormalFormKey, false);
-}
-
-/// Whether a text begins with a BOS in a file that does not say: the families of llama.cpp.
-bool begins_with_bos(const TokenizerData& data) {
-    if (data.model == "llama") return true;
-    if (data.model != "gpt2") return false;
-    for (const char* pre : {"llama-bpe", "llama3", "llama-v3", "tekken"}) {
-        if (data.pre == pre) return true;
-    }
-    return false;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "model/weights/huggingface/folder.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
 #include <utility>
@@ -92,7 +93,7 @@ Result<FolderTokenizer> read_tokenizer_file(const std::string& folder,
 }
 
 /// Says which added tokens the model has no row for. No text becomes one, which changes nothing,
-/// unless the chat template writes it.
+/// unless a chat template has it.
 Status say_left_out(const std::vector<std::string>& tokens,
                     const std::string& folder,
                     ModelParts& parts) {
@@ -103,8 +104,14 @@ Status say_left_out(const std::vector<std::string>& tokens,
             "of the model (vocab_size)",
             shown, parts.config.vocab_size);
     };
+    const auto is_written = [&parts](const std::string& token) {
+        const auto has = [&](std::string_view text) { return text.find(token) != text.npos; };
+        return has(parts.tokenizer.chat_template) ||
+               std::any_of(parts.chat.more.begin(), parts.chat.more.end(),
+                           [&](const auto& more) { return has(more.second); });
+    };
     for (const std::string& token : tokens) {
-        if (parts.tokenizer.chat_template.find(token) == std::string::npos) continue;
+        if (!is_written(token)) continue;
         return Error{Errc::BadFile, folder + ": " + beyond(paceline::quoted_text(token)) +
                                         ", and the chat template writes it"};
     }

@@ -124,6 +124,20 @@ TEST_CASE("an id that no token has is ignored with a remark, each by its key") {
     }
 }
 
+TEST_CASE("an id that no token has means none in a SentencePiece vocabulary, not the usual one") {
+    GgufBuilder builder = with_token("x", kNormal);
+    builder.set_text("tokenizer.ggml.model", "llama");
+    builder.set_floats("tokenizer.ggml.scores", std::vector<float>(kVocabulary, 0.0F));
+    builder.set_u32("tokenizer.ggml.eos_token_id", 0xFFFFFFFF);
+    CHECK_FALSE(read(builder).tokenizer.eos);
+    builder.set_u32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF);
+    CHECK_FALSE(read_bytes(builder.bytes()).ok());  // texts of this family begin with it
+    builder.set_bool("tokenizer.ggml.add_bos_token", false);
+    CHECK_FALSE(read(builder).tokenizer.bos);
+    builder.remove("tokenizer.ggml.eos_token_id");
+    CHECK(read(builder).tokenizer.eos == TokenId{2});
+}
+
 TEST_CASE("an array without elements is absent, whatever type it claims") {
     GgufBuilder builder = tiny_model();
     for (const char* key : {"tokenizer.ggml.merges", "tokenizer.chat_templates"}) {
