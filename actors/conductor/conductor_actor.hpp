@@ -1,7 +1,7 @@
 // ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the
 // verifier commits, and passes them to the client.
-// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).   Sends: Begin (cold),
-//     Stop.
+// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).
+// Sends: Begin (cold), Stop.
 //
 // What happens to a request from its submission to its end, also after the loss of a stage, is
 // request_lifecycle.hpp. This class is the conductor's inbox, and what its users call.

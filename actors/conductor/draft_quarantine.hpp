@@ -10,7 +10,7 @@
 //       |                 +-- lost(): counted as for a segment (poison_quarantine.hpp) -+
 //       |                 v
 //       +---- [undelivered], isolated if it is quarantined
-//                         |  present at `poison_limit` losses in a row, alone at two of them
+//                         |  present at `poison_limit` losses in a row, isolated at two
 //                         v
 //                    [withheld] until its end: it continues without this draft
 //

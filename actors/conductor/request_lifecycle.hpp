@@ -17,9 +17,9 @@
 // The loss of a stage that is not essential (draft, correct) changes no attempt: the stage gets its
 // Begin again when it is back (draft_begins.hpp).
 // A request that was present at `poison_limit` losses in a row without a token committed between
-// them, and alone at two of them, is ended as poison, so that one prompt cannot cause a crash loop
-// or end other requests (poison_quarantine.hpp). Its losses do not count in the restart intensity,
-// nor do those of stages that are not essential while it ran.
+// them, isolated at two of them and alone at the last one, is ended as poison, so that one prompt
+// cannot cause a crash loop or end other requests (poison_quarantine.hpp). Its losses do not count
+// in the restart intensity, nor do those of stages that are not essential while it ran.
 // A running request that gets no verdicts although no stage is lost (progress_watch.hpp) is
 // replayed once, with the next attempt; if that gets none either, the request ends with an error.
 // on_end of an order may submit, cancel and close: after end() a record may be gone.

@@ -81,7 +81,7 @@ protected:
     [[nodiscard]] bool full() const { return nodes_.size() >= nodes_max_; }
 
     /// After a change of probability at `first`, or of the root.
-    void update_reach(std::size_t first) {
+    void update_path_log_probs(std::size_t first) {
         nodes_.front().log_prob = 0.0F;
         nodes_.front().path_log_prob = 0.0F;
         for (std::size_t i = std::max<std::size_t>(first, 1); i < nodes_.size(); ++i) {
@@ -92,7 +92,7 @@ protected:
     void set_log_prob(std::size_t index, float log_prob) {
         if (nodes_[index].log_prob == log_prob) return;
         nodes_[index].log_prob = log_prob;
-        update_reach(index);
+        update_path_log_probs(index);
     }
 
     /// Removes the least probable node that `may_go` accepts, if its path is less probable than

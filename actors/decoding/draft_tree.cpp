@@ -162,7 +162,7 @@ DraftTreeUpdate DraftTree::follow(std::span<const TokenId> tokens) {
     DraftNode top = *at;
     top.parent = kNoDraftNode;
     keep_below(top, [this](const DraftNode& node) { drop(node); });
-    update_reach(1);
+    update_path_log_probs(1);
     return followed;
 }
 

@@ -1,11 +1,10 @@
 // Request: what a client wants decoded, in tokens: a prompt, how its answer is drawn, and its
 // limits. All layers of the program use this type; those above add fields of their own:
 //
-//     TextRequest    (launch/session)   + stop strings               one answer as text
-//     AnswerOrder    (conductor)        + callbacks, the turn before one answer of a pipeline
-//     BatchParams    (answer_batches)   + max_running, what is kept        many answers on one
-//         backend
-//     BeginPayload   (begin_payload)    + what is decoded already    an attempt, at every stage
+//     TextRequest    (launch/session)   + stop strings                 one answer as text
+//     AnswerOrder    (conductor)        + callbacks, the turn before   one answer of a pipeline
+//     BatchParams    (answer_batches)   + max_running, what is kept    many answers on one backend
+//     BeginPayload   (begin_payload)    + what is decoded already      an attempt, at every stage
 //
 // How candidates are proposed and accepted is not the client's: a pipeline's configuration says it.
 // Plain values; any thread.

@@ -163,7 +163,7 @@ Result<TreeUpdate> TokenTree::apply(std::span<const NodeId> accepted, TokenId ne
         if (node.sent() && !is_committed) step.dropped.push_back(node);
     });
     last_committed_ = last.id;
-    if (role_ == TreeRole::Names) update_reach(1);
+    if (role_ == TreeRole::Names) update_path_log_probs(1);
     return step;
 }
 

@@ -1,9 +1,9 @@
 // DraftModel: a model as a proposer: it computes candidates after nodes of candidate trees, for
 // many requests in one pass.
 //
-//     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache yet
-//                                    (in
-//                                chunks), then the wanted nodes with their uncached ancestors
+//     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache
+//                                    yet (in chunks), then the wanted nodes with their uncached
+//                                    ancestors
 //     run()               job    the layers, the head for the wanted rows, the candidates
 //     take()              loop   assigns the slots to their nodes, or to the text if they were
 //                                committed meanwhile; frees those of nodes that were dropped

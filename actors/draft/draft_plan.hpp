@@ -33,7 +33,7 @@ struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};
     // The model's skip set changes: chosen anew from residuals, or searched. At most one of them.
-    std::optional<LayerProgrammeOptions> programme = {};
+    std::optional<LayerSkipDpOptions> programme = {};
     std::optional<SearchTrialOptions> search = {};
     /// Called on the actor's loop when the search has changed the set.
     std::function<void(const SkipSearch&)> on_set = {};

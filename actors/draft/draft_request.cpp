@@ -257,7 +257,7 @@ void DraftRequest::take(const DraftModel::Said& said) {
 }
 
 /// Log probability of a path below which a source's candidate is not taken; -inf: any is taken.
-float DraftRequest::least_reach() const {
+float DraftRequest::least_path_log_prob() const {
     // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent
     // later.
     const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
@@ -278,7 +278,7 @@ void DraftRequest::take_chain(DraftNodeId behind,
     for (const Candidate& candidate : candidates) {
         // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
         if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
-        if (tree.find(*at)->path_log_prob + candidate.log_prob < least_reach()) break;
+        if (tree.find(*at)->path_log_prob + candidate.log_prob < least_path_log_prob()) break;
         const DraftNode* known = tree.child(*at, candidate.token);
         if (alone) tree.close(*at);
         at = known != nullptr

@@ -111,7 +111,7 @@ public:
 private:
     void go_on_with(std::span<const TokenId> tokens, std::int32_t accepted, std::int32_t could);
     void close_ends();
-    [[nodiscard]] float least_reach() const;
+    [[nodiscard]] float least_path_log_prob() const;
     bool take_branches();
     [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
 

@@ -57,7 +57,7 @@ void DraftWork::handle(StageId from, std::uint16_t kind, std::span<const std::by
 }
 
 void DraftWork::on_peer(StageId peer, PeerChange change) {
-    if (change == PeerChange::Lost) inbox_.gate.forget(peer);
+    if (change == PeerChange::Lost) inbox_.attempts.forget(peer);
     if (peer != plan_.first_segment && peer != plan_.verifier) return;
     // Without these no attempt that is known here can be continued; the next one has its Begin.
     while (!requests_.empty()) stop(requests_.begin()->first);
@@ -84,14 +84,14 @@ bool DraftWork::current(const RequestPtr& request) const {
 }
 
 Status DraftWork::begin(const control::Begin& begin) {
-    if (!inbox_.gate.is_news(begin.request, begin.attempt)) return {};
+    if (!inbox_.attempts.is_news(begin.request, begin.attempt)) return {};
     const Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
     const BeginPayload& spec = decoded.value();
     if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
     if (catch_up(begin, spec)) return inbox_.deliver_due();
     stop(begin.request);
-    inbox_.gate.begun(begin.request, begin.attempt);
+    inbox_.attempts.begun(begin.request, begin.attempt);
     // If there are too many, one of them is over and its Stop is under way. This
     // request continues without proposals.
     if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
@@ -109,17 +109,17 @@ Status DraftWork::begin(const control::Begin& begin) {
 bool DraftWork::catch_up(const control::Begin& begin, const BeginPayload& spec) {
     const RequestPtr request = find({begin.request, begin.attempt, {}});
     if (!request || !request->catch_up(spec.text)) return false;
-    inbox_.gate.begun(begin.request, begin.attempt);
+    inbox_.attempts.begun(begin.request, begin.attempt);
     continue_request(request);
     return true;
 }
 
 void DraftWork::stop(RequestId id) {
     const auto found = requests_.find(id);
-    if (found == requests_.end()) return inbox_.gate.ended(id);
+    if (found == requests_.end()) return inbox_.attempts.ended(id);
     const RequestPtr request =
         found->second;  // a job keeps its text and source alive until it ends
-    inbox_.gate.stopped(id, request->attempt);  // also if its Begin was to come once more
+    inbox_.attempts.stopped(id, request->attempt);  // also if its Begin was to come once more
     request->cancel.cancel();
     if (pass_ && pass_->requests.size() == 1 && pass_->requests.front() == request) {
         pass_->given_up = true;
@@ -146,11 +146,11 @@ Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
     if (from != kConductor) return unexpected(from, "a stop, which only the conductor may send");
     if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
     const auto found = requests_.find(stopped.route.request);
-    // While it waits for its Begin once more, the gate takes the attempt before for the current
+    // While it waits for its Begin once more, the filter takes the attempt before for the current
     // one.
     if (found != requests_.end() && found->second->attempt > stopped.route.attempt) return {};
     stop(stopped.route.request);
-    inbox_.gate.stopped(stopped.route.request, stopped.route.attempt);
+    inbox_.attempts.stopped(stopped.route.request, stopped.route.attempt);
     return {};
 }
 
@@ -168,7 +168,7 @@ void DraftWork::ask_again(const RequestPtr& request, const msg::Verdict& verdict
     request->missed = true;
     request->wanted.clear();
     request->unsent.reset();
-    inbox_.gate.await_again(request->id);
+    inbox_.attempts.await_again(request->id);
     (void)inbox_.admit(plan_.verifier, verdict);  // it follows what is asked for
     context_->post(kConductor, control::BeginWanted{request->id, request->attempt, verdict.base});
 }

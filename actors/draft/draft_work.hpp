@@ -89,7 +89,7 @@ protected:
     void go_on_with_jobs() { pump(); }
 
     [[nodiscard]] const DraftPlan& plan() const { return plan_; }
-    [[nodiscard]] const std::optional<LayerProgrammeOptions>& programme() const {
+    [[nodiscard]] const std::optional<LayerSkipDpOptions>& programme() const {
         return tools_.programme;
     }
     [[nodiscard]] const std::optional<SearchTrialOptions>& search() const { return tools_.search; }

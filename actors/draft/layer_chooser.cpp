@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-LayerChooser::LayerChooser(DraftModel& model, const LayerProgrammeOptions& options)
+LayerChooser::LayerChooser(DraftModel& model, const LayerSkipDpOptions& options)
     : model_{model}, options_{options}, there_(static_cast<std::size_t>(options.layers)) {
     PACE_CHECK(options.keep_first >= 1, "the segments send no residual before the first layer");
     residuals_.resize((there_.size() + 1) * static_cast<std::size_t>(model.backend().config().dim));
@@ -59,7 +59,7 @@ void LayerChooser::prepare(std::shared_ptr<DraftText> text) {
 }
 
 RunOutcome LayerChooser::run() {
-    const ProgrammeResult result =
+    const LayerSkipDpResult result =
         choose_layers(stack_, options_, [&](int layer, std::span<float> states) {
             return model_.run_layer(*text_, at_, layer, states) == RunOutcome::Done;
         });

@@ -28,7 +28,7 @@ namespace paceline {
 class LayerChooser {
 public:
     /// The model has reserve_scratch(options.skip + 1).
-    LayerChooser(DraftModel& model, const LayerProgrammeOptions& options);
+    LayerChooser(DraftModel& model, const LayerSkipDpOptions& options);
 
     /// The note's residuals, read in place. Errors: Protocol for layers or sizes that the model
     /// does not have.
@@ -54,7 +54,7 @@ public:
 
 private:
     DraftModel& model_;
-    LayerProgrammeOptions options_;
+    LayerSkipDpOptions options_;
     msg::Route route_{};
     Position position_ = 0;
     int missing_ = -1;              // layers; -1: there is no stack

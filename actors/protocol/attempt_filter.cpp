@@ -47,7 +47,7 @@ void AttemptFilter::all_ended() {
 }
 
 void AttemptFilter::forget_oldest() {
-    const bool wrong = planted(PlantedBug::GateForgetsRunning);
+    const bool wrong = planted(PlantedBug::FilterForgetsRunning);
     known_.erase(wrong ? known_.begin()->first : over_.front());
     over_.pop_front();
 }
@@ -55,12 +55,12 @@ void AttemptFilter::forget_oldest() {
 Age AttemptFilter::age(RequestId request, Attempt attempt) const {
     if (is_news(request, attempt)) return Age::Early;
     const bool current = known_.at(request).attempt == attempt;
-    return current || planted(PlantedBug::GateIgnoresAttempt) ? Age::Current : Age::Stale;
+    return current || planted(PlantedBug::FilterIgnoresAttempt) ? Age::Current : Age::Stale;
 }
 
 Age AttemptFilter::peek(const msg::Route& route) const {
     const Age found = age(route.request, route.attempt);
-    return found == Age::Early && planted(PlantedBug::GateDropsEarly) ? Age::Stale : found;
+    return found == Age::Early && planted(PlantedBug::FilterDropsEarly) ? Age::Stale : found;
 }
 
 Result<Age> AttemptFilter::admit(StageId from,

@@ -1,5 +1,5 @@
 // Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
-// the check of their epoch (epoch_fence.hpp), and the gate that tells stale, current and
+// the check of their epoch (epoch_fence.hpp), and the filter that tells stale, current and
 // early messages apart (attempt_filter.hpp).
 //
 //     inbox.attach(role)                  one table entry for each kind in Role::Handles
@@ -32,7 +32,7 @@ namespace paceline {
 
 class Inbox {
 public:
-    explicit Inbox(AttemptFilter::Overflow overflow) : gate{overflow} {}
+    explicit Inbox(AttemptFilter::Overflow overflow) : attempts{overflow} {}
 
     /// Before the first message. Stale messages are counted and traced in `context`.
     void start(StageContext& context) { context_ = &context; }
@@ -53,7 +53,7 @@ public:
     /// their sender is reported, its remaining ones are dropped. Errors: as deliver().
     Status deliver_due() {
         std::set<StageId> reported;
-        for (const AttemptFilter::Held& held : gate.take_due()) {
+        for (const AttemptFilter::Held& held : attempts.take_due()) {
             if (reported.contains(held.from)) continue;
             const Status done = handle(held.from, held.kind, held.bytes);
             if (done.ok()) continue;
@@ -70,24 +70,25 @@ public:
     Result<Age> admit(StageId from, const M& message) {
         if (!of_channel<M>(from, message.route)) return Age::Stale;
         return fence<M>(from, message.route,
-                        gate.admit(from, kind_of<M>, message.route, msg::frame_of(message)));
+                        attempts.admit(from, kind_of<M>, message.route, msg::frame_of(message)));
     }
     /// As admit(), for a message that may be lost.
     template <msg::PlainMessage M>
     Age admit_hint(StageId from, const M& message) {
         if (!of_channel<M>(from, message.route)) return Age::Stale;
-        return fence<M>(from, message.route,
-                        gate.admit_hint(from, kind_of<M>, message.route, msg::frame_of(message)))
+        return fence<M>(
+                   from, message.route,
+                   attempts.admit_hint(from, kind_of<M>, message.route, msg::frame_of(message)))
             .value();
     }
     /// As admit(), for a message that the caller keeps itself if it is early.
     template <msg::HotMessage M>
     Age peek(StageId from, const msg::Route& route) {
         if (!of_channel<M>(from, route)) return Age::Stale;
-        return fence<M>(from, route, gate.peek(route)).value();
+        return fence<M>(from, route, attempts.peek(route)).value();
     }
 
-    AttemptFilter gate;
+    AttemptFilter attempts;
 
 private:
     static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::Draw) + 1;

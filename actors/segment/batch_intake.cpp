@@ -42,7 +42,7 @@ void BatchIntake::lose() {
 
 void BatchIntake::drop_cancelled() {
     queue_.drop_if([this](const WaitingPart& part) {
-        return host_.inbox.gate.age(part.part.request, part.part.attempt) != Age::Early;
+        return host_.inbox.attempts.age(part.part.request, part.part.attempt) != Age::Early;
     });
 }
 
@@ -125,7 +125,7 @@ SegmentQueue::Readiness BatchIntake::readiness_of(const WaitingPart& part) const
     using Readiness = SegmentQueue::Readiness;
     const auto state = host_.requests.find(part.part.request, part.part.attempt);
     if (!state) {
-        const Age age = host_.inbox.gate.age(part.part.request, part.part.attempt);
+        const Age age = host_.inbox.attempts.age(part.part.request, part.part.attempt);
         return age == Age::Early ? Readiness::Waits : Readiness::Stale;
     }
     if (state->over()) return Readiness::Stale;

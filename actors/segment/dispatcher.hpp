@@ -1,7 +1,7 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
-// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).   Emits: no
-//     message; its
-// batches are the parts of the next run of its own segment, which passes them on.
+// Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).
+// Emits: no message; its batches are the parts of the next run of its own segment, which passes
+// them on.
 //
 //     next_parts()      the batch that the scheduler (batch_scheduler.hpp) forms from requests and
 //                       proposals

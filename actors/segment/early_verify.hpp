@@ -1,8 +1,7 @@
 // EarlyVerify: the role of a segment with an exit: evaluates hidden states after its layers ahead
 // of the verdict. Its messages are proposals, never decisions.
-// Handles: no message; it reads the runs of its own segment.   Emits: Proposal (to draft and
-//                                                              correct:
-// alternatives; to the first segment: the next token).
+// Handles: no message; it reads the runs of its own segment.
+// Emits: Proposal (to draft and correct: alternatives; to the first segment: the next token).
 //
 //                 run ends, has rows to evaluate            next_job()
 //      [Idle] -------------------------------> [Collected] ------------> [Busy]

@@ -69,7 +69,7 @@ void SegmentActor::on_room(StageId /*to*/) {
 void SegmentActor::on_peer(StageId peer, PeerChange change) {
     if (change == PeerChange::Lost) {
         host_.outbox->forget(peer);
-        host_.inbox.gate.forget(peer);
+        host_.inbox.attempts.forget(peer);
     }
     if (roles_.tap && peer == plan_.tap->draft) roles_.tap->forget();
     if (roles_.dispatcher) roles_.dispatcher->peer_changed(peer, change);
@@ -96,10 +96,10 @@ Status SegmentActor::drop_cancelled() {
     runner_.cancel();
     if (roles_.dispatcher) roles_.dispatcher->drop_work();
     intake_.drop_cancelled();
-    AttemptFilter& gate = host_.inbox.gate;
+    AttemptFilter& attempts = host_.inbox.attempts;
     for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
-        gate.begun(id, begin.attempt);
-    gate.all_ended();
+        attempts.begun(id, begin.attempt);
+    attempts.all_ended();
     show_gauges();
     return host_.inbox.deliver_due();
 }
@@ -107,7 +107,7 @@ Status SegmentActor::drop_cancelled() {
 // ---- Requests
 
 Status SegmentActor::begin(const control::Begin& begin) {
-    if (!host_.inbox.gate.is_news(begin.request, begin.attempt)) return {};
+    if (!host_.inbox.attempts.is_news(begin.request, begin.attempt)) return {};
     Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
     BeginPayload& spec = decoded.value();
@@ -143,7 +143,7 @@ Status SegmentActor::open(const control::Begin& begin, BeginPayload spec) {
     if (Status begun = roles_.begin(made.value()); !begun) return begun;
     host_.requests.add(made.value());
     runner_.cancel_if_stale();
-    host_.inbox.gate.begun(begin.request, begin.attempt);
+    host_.inbox.attempts.begun(begin.request, begin.attempt);
     fault_point(FaultPoint::BeginTaken);
     show_gauges();
     if (Status done = host_.inbox.deliver_due(); !done) return done;
@@ -172,7 +172,7 @@ Status SegmentActor::apply(RequestState& state, const msg::Verdict& verdict) {
     roles_.follow(state, verdict, step.value());
     runner_.cancel_if_stale();
     if (!state.over()) return {};
-    host_.inbox.gate.ended(state.request());
+    host_.inbox.attempts.ended(state.request());
     show_gauges();
     return {};
 }
@@ -186,7 +186,7 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     }
     const Age age = host_.inbox.peek<msg::Stop>(from, route);
     if (age == Age::Stale && !planted(PlantedBug::StopIgnoresAttempt)) return {};
-    host_.inbox.gate.stopped(route.request, route.attempt);
+    host_.inbox.attempts.stopped(route.request, route.attempt);
     // A waiting Begin may be of a later attempt than this Stop.
     const auto waiting = waiting_begins_.find(route.request);
     if (waiting != waiting_begins_.end() && waiting->second.attempt <= route.attempt)

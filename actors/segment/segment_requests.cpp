@@ -12,7 +12,7 @@ namespace paceline {
 SegmentRequests::StatePtr SegmentRequests::find(RequestId request, Attempt attempt) const {
     StatePtr state = latest(request);
     const bool current = state && state->attempt() == attempt;
-    return current || planted(PlantedBug::GateIgnoresAttempt) ? state : nullptr;
+    return current || planted(PlantedBug::FilterIgnoresAttempt) ? state : nullptr;
 }
 
 SegmentRequests::StatePtr SegmentRequests::latest(RequestId request) const {

@@ -9,9 +9,9 @@ namespace paceline {
 namespace {
 
 /// One column of the programme after another: the states g[i][0 .. skip] of the present i.
-class Programme {
+class LayerSkipDp {
 public:
-    Programme(std::span<const float> stack, const LayerProgrammeOptions& options)
+    LayerSkipDp(std::span<const float> stack, const LayerSkipDpOptions& options)
         : stack_{stack},
           options_{options},
           dim_{stack.size() / static_cast<std::size_t>(options.layers + 1)},
@@ -51,8 +51,8 @@ public:
         return true;
     }
 
-    [[nodiscard]] ProgrammeResult result() {
-        ProgrammeResult result{SkipSet{options_.layers}, 0.0, true};
+    [[nodiscard]] LayerSkipDpResult result() {
+        LayerSkipDpResult result{SkipSet{options_.layers}, 0.0, true};
         int j = options_.skip;
         for (int i = options_.layers; i > 0 && j > 0; --i) {
             if (!skipped_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)]) continue;
@@ -87,7 +87,7 @@ private:
     }
 
     std::span<const float> stack_;
-    LayerProgrammeOptions options_;
+    LayerSkipDpOptions options_;
     std::size_t dim_;
     std::vector<float> states_;               // g[i][j], [skip + 1, dim]
     std::vector<float> kept_;                 // f(i-1, g[i-1][j]), rows of one call
@@ -108,22 +108,22 @@ double cosine(std::span<const float> a, std::span<const float> b) {
     return aa > 0.0 && bb > 0.0 ? dot / std::sqrt(aa * bb) : 0.0;
 }
 
-ProgrammeResult choose_layers(std::span<const float> stack,
-                              const LayerProgrammeOptions& options,
-                              const RunLayer& run) {
+LayerSkipDpResult choose_layers(std::span<const float> stack,
+                                const LayerSkipDpOptions& options,
+                                const RunLayer& run) {
     PACE_CHECK(options.layers > 0 && options.keep_first >= 0 && options.keep_last >= 0,
-               "a layer programme without layers");
+               "a dynamic programme without layers");
     PACE_CHECK(
         options.skip >= 0 &&
             options.skip <= std::max(0, options.layers - options.keep_first - options.keep_last),
         "more layers to skip than may be skipped");
     PACE_CHECK(!stack.empty() && stack.size() % static_cast<std::size_t>(options.layers + 1) == 0,
                "the stack is not [layers + 1, dim]");
-    Programme programme{stack, options};
+    LayerSkipDp dp{stack, options};
     for (int layer = 0; layer < options.layers; ++layer) {
-        if (!programme.advance(layer, run)) return {};
+        if (!dp.advance(layer, run)) return {};
     }
-    return programme.result();
+    return dp.result();
 }
 
 }  // namespace paceline

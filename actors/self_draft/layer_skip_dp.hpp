@@ -25,7 +25,7 @@
 
 namespace paceline {
 
-struct LayerProgrammeOptions {
+struct LayerSkipDpOptions {
     int layers = 0;
     int skip = 0;  // whole layers, at most layers - keep_first - keep_last
     int keep_first = 1;
@@ -36,7 +36,7 @@ struct LayerProgrammeOptions {
 /// keys before it and its own alone. At least one row. False: it was cancelled.
 using RunLayer = std::function<bool(int layer, std::span<float> rows)>;
 
-struct ProgrammeResult {
+struct LayerSkipDpResult {
     SkipSet set;
     double cosine = 0.0;  // of g[layers][skip] to h[layers]
     bool done = false;    // false: cancelled, nothing else is set
@@ -45,9 +45,9 @@ struct ProgrammeResult {
 /// `stack` is [layers + 1, dim]: h[0] .. h[layers], before the final norm; h[0] is not read if a
 /// first layer is kept. `run` is called for each layer at most once, in their order; for none if
 /// nothing is to be skipped.
-[[nodiscard]] ProgrammeResult choose_layers(std::span<const float> stack,
-                                            const LayerProgrammeOptions& options,
-                                            const RunLayer& run);
+[[nodiscard]] LayerSkipDpResult choose_layers(std::span<const float> stack,
+                                              const LayerSkipDpOptions& options,
+                                              const RunLayer& run);
 
 /// Of the angle between two residuals; 0 where one has no length.
 [[nodiscard]] double cosine(std::span<const float> a, std::span<const float> b);

@@ -1,7 +1,7 @@
 // SelfDraftMetrics: the counters of a target that drafts for itself, and its current state as
 // gauges (self_draft_state.hpp). Used by SelfDraft.
 //
-// It only records. docs/observability.md, "Accounts of drafts that the target makes itself",
+// It only records. docs/observability.md, "Metrics of drafts that the target makes itself",
 // defines the figures that are computed from these counters.
 // Threads: the actor's loop.
 #pragma once

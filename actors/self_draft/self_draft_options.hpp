@@ -1,13 +1,11 @@
 // SelfDraftOptions: how a target drafts for itself, on the device that verifies.
 //
-//                      runs for a drafted token              stops                     skip set
-//     LayerSkip        the first `exit` layers               after gamma tokens        -
-//     AdaSPEED         the first `exit` layers               product, probe            -
-//     Draft & Verify   all but a set of sub-layers           probability, adapted      fixed
-//     SWIFT            all but a set of sub-layers           probability               searched
-//         while decoding
-//     CLaSp            all but a set of layers               probability               by a dynamic
-//         programme
+//                      runs for a drafted token      stops                  skip set
+//     LayerSkip        the first `exit` layers       after gamma tokens     -
+//     AdaSPEED         the first `exit` layers       product, probe         -
+//     Draft & Verify   all but a set of sub-layers   probability, adapted   fixed
+//     SWIFT            all but a set of sub-layers   probability            searched while decoding
+//     CLaSp            all but a set of layers       probability            by a dynamic programme
 //
 // Any stop rule goes with any source. Plain values; validate() once.
 #pragma once

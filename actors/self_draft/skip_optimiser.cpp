@@ -136,12 +136,12 @@ RunOutcome SkipOptimiser::run_programme() {
         return run_one_layer(backend_, layer, state_->slots(), position, slots_, states) ==
                RunOutcome::Done;
     };
-    const ProgrammeResult result = choose_layers(stack_,
-                                                 {.layers = backend_.config().layers,
-                                                  .skip = options_.programme_skip,
-                                                  .keep_first = options_.programme_keep_first,
-                                                  .keep_last = options_.programme_keep_last},
-                                                 run);
+    const LayerSkipDpResult result = choose_layers(stack_,
+                                                   {.layers = backend_.config().layers,
+                                                    .skip = options_.programme_skip,
+                                                    .keep_first = options_.programme_keep_first,
+                                                    .keep_last = options_.programme_keep_last},
+                                                   run);
     if (!result.done) return RunOutcome::Cancelled;
     chosen_ = result.set;
     return RunOutcome::Done;

@@ -55,7 +55,7 @@ private:
         int values = 0;
     };
 
-    [[nodiscard]] LayerProgrammeOptions options(int skipped) const {
+    [[nodiscard]] LayerSkipDpOptions options(int skipped) const {
         return {.layers = task_.backend.config().layers,
                 .skip = skipped,
                 .keep_first = task_.keep_first,
@@ -103,8 +103,8 @@ private:
         return found;
     }
 
-    SkipSet programme(DecodedText& text, Position position, const LayerProgrammeOptions& options) {
-        const ProgrammeResult result =
+    SkipSet programme(DecodedText& text, Position position, const LayerSkipDpOptions& options) {
+        const LayerSkipDpResult result =
             choose_layers(text.stack(position), options, [&](int layer, std::span<float> states) {
                 text.run_layer(position, layer, states);
                 return true;
@@ -116,7 +116,7 @@ private:
     double milliseconds_of(DecodedText& text, Position position, int skipped, bool batched) {
         const auto dim = static_cast<std::size_t>(task_.backend.config().dim);
         const auto begin = std::chrono::steady_clock::now();
-        const ProgrammeResult result = choose_layers(
+        const LayerSkipDpResult result = choose_layers(
             text.stack(position), options(skipped), [&](int layer, std::span<float> states) {
                 if (batched) {
                     text.run_layer(position, layer, states);
@@ -186,10 +186,10 @@ private:
     /// All sets of a problem that is small enough.
     void exhaustive(DecodedText& text) {
         const int layers = task_.backend.config().layers;
-        const LayerProgrammeOptions small{.layers = layers,
-                                          .skip = study_.exhaustive_skip,
-                                          .keep_first = study_.exhaustive_first,
-                                          .keep_last = study_.exhaustive_last};
+        const LayerSkipDpOptions small{.layers = layers,
+                                       .skip = study_.exhaustive_skip,
+                                       .keep_first = study_.exhaustive_first,
+                                       .keep_last = study_.exhaustive_last};
         const int end = layers - study_.exhaustive_last;
         std::vector<SkipSet> sets;
         SkipSet set{layers};

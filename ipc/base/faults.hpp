@@ -73,16 +73,16 @@ enum class PlantedBug : std::uint8_t {
     AttemptNotRaised,
     ReplayForgetsCommitted,
     ReplayForgetsCount,
-    GateIgnoresAttempt,
+    FilterIgnoresAttempt,
     EpochUnchecked,  // that a message claims
-    GateDropsEarly,
-    GateForgetsRunning,   // a request, when too many others are over
-    RootGapIgnored,       // rows are verified before all of the text before them is in the cache
-    DraftToldFirst,       // of a Begin, before the segments
-    CancelUnseen,         // at a verdict: only the next poll sees it
-    EndUntold,            // no Stop follows a verdict that ends the answer
-    StopLost,             // when a channel is full
-    MissedVerdictUntold,  // a draft does not ask for what it missed
+    FilterDropsEarly,
+    FilterForgetsRunning,  // a request, when too many others are over
+    RootGapIgnored,        // rows are verified before all of the text before them is in the cache
+    DraftToldFirst,        // of a Begin, before the segments
+    CancelUnseen,          // at a verdict: only the next poll sees it
+    EndUntold,             // no Stop follows a verdict that ends the answer
+    StopLost,              // when a channel is full
+    MissedVerdictUntold,   // a draft does not ask for what it missed
     StopIgnoresAttempt,
     SlotsLeakOnReplay,
     TensorLeakOnStale,

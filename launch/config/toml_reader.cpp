@@ -58,6 +58,15 @@ std::string node_text(const toml::node& node) {
     return text.str();
 }
 
+/// The shortest text that reads back as the same number; toml++ writes 17 digits.
+std::string number_text(const toml::node& node) {
+    const toml::value<double>* number = node.as_floating_point();
+    if (number == nullptr) return node_text(node);
+    std::string text = fmt::format("{}", number->get());
+    if (text.find_first_not_of("-0123456789") == text.npos) text += ".0";
+    return text;
+}
+
 TomlNumber number_of(const toml::node& node) {
     return {node.value<double>().value_or(0.0), node.is_integer()};
 }
@@ -90,6 +99,14 @@ std::string TomlTable::text(std::string_view key) const {
     constexpr auto kFlags = toml::toml_formatter::default_flags &
                             ~toml::format_flags::allow_literal_strings &
                             ~toml::format_flags::allow_multi_line_strings;
+    if (node->is_number()) return number_text(*node);
+    const toml::array* array = node->as_array();
+    if (array != nullptr && array->is_homogeneous(toml::node_type::floating_point)) {
+        std::string list;
+        for (const toml::node& element : *array)
+            list += (list.empty() ? "[ " : ", ") + number_text(element);
+        return list + " ]";
+    }
     std::ostringstream text;
     node->visit([&](const auto& n) { text << toml::toml_formatter{n, kFlags}; });
     return text.str();

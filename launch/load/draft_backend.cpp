@@ -100,10 +100,10 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options.last_layer = plan.whole_text ? config.layers : layers_needed(plan.skip);
     if (!plan.whole_text) plan.options.skipped = plan.skip.mask();
     if (draft.is_tapped()) {
-        plan.programme = LayerProgrammeOptions{.layers = config.layers,
-                                               .skip = plan.skip.count() / 2,
-                                               .keep_first = draft.skip.keep_first,
-                                               .keep_last = draft.skip.keep_last};
+        plan.programme = LayerSkipDpOptions{.layers = config.layers,
+                                            .skip = plan.skip.count() / 2,
+                                            .keep_first = draft.skip.keep_first,
+                                            .keep_last = draft.skip.keep_last};
         plan.options.kv_slots += pages_for(plan.programme->skip + 1) * kKvPageSlots;
     }
     if (draft.searches()) {

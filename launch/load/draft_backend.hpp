@@ -26,10 +26,10 @@ struct DraftBackend {
     std::optional<ModelFile> own = {};  // nothing: the target's file
     CpuOptions options = {};            // layers, KV slots, heads; not threads or cores
     HeadId head = HeadId::Final;
-    SkipSet skip = {};                                    // sub-layers that candidates leave out,
-    bool whole_text = false;                              // and the committed text does not
-    std::optional<LayerProgrammeOptions> programme = {};  // `skip` is chosen anew,
-    std::optional<SearchTrialOptions> search = {};        // or searched
+    SkipSet skip = {};                                 // sub-layers that candidates leave out,
+    bool whole_text = false;                           // and the committed text does not
+    std::optional<LayerSkipDpOptions> programme = {};  // `skip` is chosen anew,
+    std::optional<SearchTrialOptions> search = {};     // or searched
     int shared_tokens = 0;  // of a file of its own: ids that it may propose; 0: all of the target's
 
     [[nodiscard]] const ModelFile& file(const ModelFile& target) const {

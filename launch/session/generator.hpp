@@ -34,7 +34,7 @@ public:
     virtual ~Generator() = default;
 
     /// Appends request.text to the text and generates until the request's limits, the callback or
-    /// `cancel` end it. A context of 0 is the generator's; gamma, acceptance and reuse are its own.
+    /// `cancel` end it. A context of 0 is the generator's.
     /// Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
     virtual Result<AnswerStats> run(const Request& request,
                                     const PlainDecoder::OnToken& on_token,

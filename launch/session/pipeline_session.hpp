@@ -61,9 +61,8 @@ public:
     PipelineSession(const PipelineSession&) = delete;
     PipelineSession& operator=(const PipelineSession&) = delete;
 
-    /// Of order.request, gamma and acceptance are set here, as the configuration says; so is
-    /// context where it is 0. Before run(), between two or during it; its callbacks are called by
-    /// the thread that is in run().
+    /// order.request.context 0: the session's. Before run(), between two or during it; its
+    /// callbacks are called by the thread that is in run().
     /// Errors: those of ConductorActor::submit().
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.

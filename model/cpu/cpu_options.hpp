@@ -7,13 +7,12 @@
 //     F16                         f16*    f32    bf16    int8    q4      (f16 is bf16 on a GPU)
 //     BF16                        bf16    f32    bf16    int8    q4
 //     Q8_0                        int8*   f32    bf16    int8*   q4
-//     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*    (* the file's numbers,
-//         exactly)
+//     Q4_0, Q4_1                  q4*     f32    bf16    int8    q4*
 //     Q2_K, Q3_K, Q4_K, IQ4_XS    own*    f32    bf16    int8    own*   (own: q2_k, ..., mxfp4)
-//     IQ4_NL, MXFP4               own*    f32    bf16    int8*   own*   (MXFP4 as int8: within
-//         float16's
-//     Q5_0                        own*    f32    bf16    int8*   q4      powers of two)
+//     IQ4_NL, MXFP4               own*    f32    bf16    int8*   own*
+//     Q5_0                        own*    f32    bf16    int8*   q4
 //     Q5_1, Q5_K, Q6_K            own*    f32    bf16    int8    q4
+//     *: the file's numbers, exactly; of MXFP4 as int8 within float16's powers of two
 //
 // Under q4 an embedding or head that is stored in more than 4 bits keeps its own type or becomes
 // int8: 4 bits there cost more quality than they save time. A head's transform is bf16, or f32 if

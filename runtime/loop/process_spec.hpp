@@ -1,4 +1,4 @@
-// ProcessSpec: one process of the pipeline as the runtime is told of it: its actors, where it runs,
+// ProcessSpec: one process of the pipeline as the runtime gets it: its actors, where it runs,
 // what it is given, and what follows its death.
 //
 // Wiring, supervisor, node agent and the simulated world take the same value. Plain values; any

@@ -1,7 +1,7 @@
 // Supervisor: starts, watches, restarts and ends the stages of a pipeline.
 //
 //     auto supervisor = Supervisor::create(options);
-//     supervisor->start(children)                // spawn all, hand out assignments
+//     supervisor->start(processes)                // spawn all, hand out assignments
 //     auto hellos = supervisor->await_hellos();  // all loaded; the caller compares them
 //     auto wiring = supervisor->wire(edges, spin_micros);  // channels out, all Ready
 //     StageLoop loop(std::move(wiring), *supervisor, {}); loop.add(kConductor, conductor);

@@ -44,6 +44,11 @@ class Methods(CliTest):
         for file in (own, printed):
             self.assertEqual(self.generate("--config", str(file), *args)[1], self.generate(*args)[1])
 
+    def test_a_printed_configuration_has_the_numbers_as_they_are_written(self):
+        printed = self.run_ok("run", "--method", "fold", "--print-config")
+        self.assertIn("reach_min = 0.15\n", printed)
+        self.assertNotRegex(printed, r"\d\.\d{9}")
+
     def test_an_error_in_an_extended_file_names_that_file(self):
         base = self.folder / "base.toml"
         base.write_text('extends = "pearl"\n[draft]\ngamma = 99\n')

@@ -42,11 +42,11 @@ constexpr std::array kBugs{
     Bug{PlantedBug::AttemptNotRaised, "AttemptNotRaised", nullptr},
     Bug{PlantedBug::ReplayForgetsCommitted, "ReplayForgetsCommitted", nullptr},
     Bug{PlantedBug::ReplayForgetsCount, "ReplayForgetsCount", nullptr},
-    Bug{PlantedBug::GateIgnoresAttempt, "GateIgnoresAttempt", nullptr},
+    Bug{PlantedBug::FilterIgnoresAttempt, "FilterIgnoresAttempt", nullptr},
     Bug{PlantedBug::EpochUnchecked, "EpochUnchecked",
         "harmless: a lost peer's channels are closed, and no stage claims another epoch than its "
         "own"},
-    Bug{PlantedBug::GateDropsEarly, "GateDropsEarly", nullptr},
+    Bug{PlantedBug::FilterDropsEarly, "FilterDropsEarly", nullptr},
     Bug{PlantedBug::EndUntold, "EndUntold", nullptr},
     Bug{PlantedBug::StopIgnoresAttempt, "StopIgnoresAttempt", nullptr},
     Bug{PlantedBug::SlotsLeakOnReplay, "SlotsLeakOnReplay", nullptr},

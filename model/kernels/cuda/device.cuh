@@ -34,10 +34,9 @@
 //
 //   struct Words4 { uint32_t x, y, z, w; }      16 bytes, aligned
 //   struct Words2 { uint32_t x, y; }   8 bytes, aligned
-//   Words4 load_streamed(const Words4*)    read once: through L2, not kept in L1. L2 fetches the
-//                                          whole
-//                                      128 bytes around it, which the next step reads. Also of
-//                                      Words2 and of uint32_t
+//   Words4 load_streamed(const Words4*)    read once: through L2, not kept in L1. L2 fetches
+//                                      the whole 128 bytes around it, which the next step reads.
+//                                      Also of Words2 and of uint32_t
 //   void copy_async16(void* shared, const void* global)   both 16-aligned
 //   void commit_copies()               closes a group of copies
 //   void wait_copies<N>()              all but the last N groups have arrived (then sync)
@@ -48,13 +47,13 @@
 //       a3 = A[g+8][2t+8,2t+9]; b0 = B[2t,2t+1][g], b1 = B[2t+8,2t+9][g]; c0,c1 = C[g][2t,2t+1],
 //       c2,c3 = C[g+8][2t,2t+1]. The lower half of a word is the first of its two.
 //
-//   Products of a warpgroup, 128 threads (compute capability 9.0 alone), which run beside what
-//   follows: void wgmma_bf16<N>(float (&d)[N / 2], const uint32_t (&a)[4], const void* b, bool add)
+//   Products of a warpgroup, 128 threads (compute capability 9.0 alone), beside what follows:
+//   void wgmma_bf16<N>(float (&d)[N / 2], const uint32_t (&a)[4], const void* b, bool add)
 //       d += A B, or d = 0 + A B without `add`: m64nNk16 with bf16 inputs and f32 sums; N is 64 or
 //       128. Warp w of the group has the 16 rows of A from 16 w on: their words in `a` and their
-//            sums in d[4 i ..] are those of mma_bf16()
-//       for columns 8 i .. 8 i + 7. B is in shared memory: two chunks of 8 inputs, one after the
-//       other, each N rows of 16 bytes. The bits are those of mma_bf16().
+//       sums in d[4 i ..] are those of mma_bf16() for columns 8 i .. 8 i + 7. B is in shared
+//       memory: two chunks of 8 inputs, one after the other, each N rows of 16 bytes. The bits are
+//       those of mma_bf16().
 //   void wgmma_begin()                 before the first of a group whose registers were written
 //   void wgmma_commit()                closes a group
 //   void wgmma_wait<N>()               all but the last N groups have ended

@@ -114,8 +114,8 @@ std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
 }
 
 std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
-    const LayerProgrammeOptions programme{.layers = kFakeLayers,
-                                          .skip = 1 + static_cast<int>(seed % 6)};
+    const LayerSkipDpOptions programme{.layers = kFakeLayers,
+                                       .skip = 1 + static_cast<int>(seed % 6)};
     DraftModelOptions options{.vocab_size = kFakeVocab,
                               .skip = SkipSet::uniform(kFakeLayers, 2 * programme.skip, 1, 1),
                               .whole_text = true};
@@ -151,7 +151,7 @@ SearchTrialOptions search_of(std::uint64_t seed, const std::shared_ptr<std::stri
 ModelDraft::ModelDraft(DraftPlan plan,
                        std::unique_ptr<FakeBackend> backend,
                        DraftModelOptions options,
-                       std::optional<LayerProgrammeOptions> programme,
+                       std::optional<LayerSkipDpOptions> programme,
                        std::optional<SearchTrialOptions> search)
     : backend_{std::move(backend)},
       actor_{std::move(plan), DraftTools{.model = std::make_unique<DraftModel>(*backend_, options),

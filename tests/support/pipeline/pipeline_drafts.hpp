@@ -19,7 +19,7 @@ public:
     ModelDraft(DraftPlan plan,
                std::unique_ptr<FakeBackend> backend,
                DraftModelOptions options,
-               std::optional<LayerProgrammeOptions> programme = {},
+               std::optional<LayerSkipDpOptions> programme = {},
                std::optional<SearchTrialOptions> search = {});
     void on_start(StageContext& context) override { actor_.on_start(context); }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;

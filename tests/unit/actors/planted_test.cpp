@@ -138,7 +138,7 @@ TEST_CASE("a commit for a position that the log has passed is what the position 
 }
 
 TEST_CASE("each safeguard that one message shows is missed when it is taken out") {
-    check_safeguard(PlantedBug::GateForgetsRunning, [] {
+    check_safeguard(PlantedBug::FilterForgetsRunning, [] {
         AttemptFilter gate;
         gate.begun(RequestId{1}, Attempt{1});
         for (std::uint64_t id = 2; id < AttemptFilter::kOverMax + 4; ++id) {
@@ -296,8 +296,8 @@ TEST_CASE("each safeguard of decoding across a recovery is missed when it is tak
         {"AttemptNotRaised", PlantedBug::AttemptNotRaised},
         {"ReplayForgetsCommitted", PlantedBug::ReplayForgetsCommitted},
         {"ReplayForgetsCount", PlantedBug::ReplayForgetsCount},
-        {"GateIgnoresAttempt", PlantedBug::GateIgnoresAttempt},
-        {"GateDropsEarly", PlantedBug::GateDropsEarly},
+        {"FilterIgnoresAttempt", PlantedBug::FilterIgnoresAttempt},
+        {"FilterDropsEarly", PlantedBug::FilterDropsEarly},
         {"StopIgnoresAttempt", PlantedBug::StopIgnoresAttempt},
         {"SlotsLeakOnReplay", PlantedBug::SlotsLeakOnReplay},
         {"TensorLeakOnStale", PlantedBug::TensorLeakOnStale},

@@ -153,8 +153,7 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
     const auto dim = static_cast<std::size_t>(file.config().dim);
     std::mt19937 random{5};
     Draft draft{file, true, random};
-    const LayerProgrammeOptions options{
-        .layers = layers, .skip = 1, .keep_first = 1, .keep_last = 0};
+    const LayerSkipDpOptions options{.layers = layers, .skip = 1, .keep_first = 1, .keep_last = 0};
     draft.model->reserve_scratch(2);
     LayerChooser choice{*draft.model, options};
     draft.check_chain(2);
@@ -195,7 +194,7 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
 
     std::vector<float> whole(dim);  // what is before the first layer is not read
     whole.insert(whole.end(), residuals.begin(), residuals.end());
-    const ProgrammeResult expected =
+    const LayerSkipDpResult expected =
         choose_layers(whole, options, [&](int layer, std::span<float> states) {
             std::vector<Row> of_layer;
             std::vector<KvSlot> own;

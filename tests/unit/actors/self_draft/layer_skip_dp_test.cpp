@@ -93,7 +93,7 @@ Network random_network(std::uint64_t seed, int depth, int dim) {
 /// time.
 struct Reference {
     const Network& network;
-    LayerProgrammeOptions options;
+    LayerSkipDpOptions options;
     std::vector<State> h = network.states();
 
     struct Best {
@@ -118,7 +118,7 @@ struct Reference {
 };
 
 /// The cosines of all sets of `skip` layers, the best first.
-std::vector<double> of_all_sets(const Network& network, const LayerProgrammeOptions& options) {
+std::vector<double> of_all_sets(const Network& network, const LayerSkipDpOptions& options) {
     std::vector<double> cosines;
     const State wanted = network.states().back();
     const int skippable = options.layers - options.keep_first - options.keep_last;
@@ -151,8 +151,8 @@ TEST_CASE("the programme is the definition of g, evaluated in batches") {
         const Network network = random_network(seed, 9, 8);
         for (const int keep : {0, 1, 2}) {
             for (int skip = 0; skip <= 9 - 2 * keep; ++skip) {
-                const LayerProgrammeOptions options{9, skip, keep, keep};
-                const ProgrammeResult got =
+                const LayerSkipDpOptions options{9, skip, keep, keep};
+                const LayerSkipDpResult got =
                     choose_layers(network.stack(), options, network.runner());
                 const auto wanted = Reference{network, options}.g(9, skip);
                 REQUIRE(got.done);
@@ -184,10 +184,10 @@ TEST_CASE("where a closer state stays closer the chosen set is the best of all")
         }
         network.input = {1.0F, 0.0F};
         std::sort(angles.begin(), angles.end());
-        const LayerProgrammeOptions options{10, 4, 1, 1};
+        const LayerSkipDpOptions options{10, 4, 1, 1};
         SkipSet smallest{10};
         for (int i = 0; i < 4; ++i) smallest.skip_layer(angles[static_cast<std::size_t>(i)].second);
-        const ProgrammeResult got = choose_layers(network.stack(), options, network.runner());
+        const LayerSkipDpResult got = choose_layers(network.stack(), options, network.runner());
         CHECK(got.set == smallest);
         CHECK(got.cosine == doctest::Approx(of_all_sets(network, options).front()));
     }
@@ -201,7 +201,7 @@ TEST_CASE("on random networks the chosen set is near the best of all") {
     constexpr int kNetworks = 100;
     for (std::uint64_t seed = 1; seed <= kNetworks; ++seed) {
         const Network network = random_network(seed, 10, 16);
-        const LayerProgrammeOptions options{10, 4, 1, 1};
+        const LayerSkipDpOptions options{10, 4, 1, 1};
         const std::vector<double> all = of_all_sets(network, options);
         REQUIRE(all.size() == 70);
         const double got = choose_layers(network.stack(), options, network.runner()).cosine;
@@ -236,7 +236,7 @@ TEST_CASE("a layer is run once for all numbers of skipped layers that still lead
 TEST_CASE("a cancelled programme says so and runs no further layer") {
     const Network network = random_network(6, 8, 6);
     int calls = 0;
-    const ProgrammeResult result = choose_layers(
+    const LayerSkipDpResult result = choose_layers(
         network.stack(), {8, 3, 1, 1}, [&](int, std::span<float>) { return ++calls < 3; });
     CHECK_FALSE(result.done);
     CHECK(calls == 3);
@@ -247,7 +247,7 @@ TEST_CASE("states of length zero are far from all others") {
     Network network = random_network(7, 6, 4);
     network.input.assign(4, 0.0F);
     network.layers[0] = [](const State&) { return State{1.0F, 2.0F, 3.0F, 4.0F}; };
-    const ProgrammeResult result = choose_layers(network.stack(), {6, 2, 0, 1}, network.runner());
+    const LayerSkipDpResult result = choose_layers(network.stack(), {6, 2, 0, 1}, network.runner());
     CHECK(result.done);
     CHECK_FALSE(result.set.skips(0));
 }
