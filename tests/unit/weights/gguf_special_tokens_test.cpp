@@ -131,6 +131,7 @@ TEST_CASE("an id that no token has means none in a SentencePiece vocabulary, not
     builder.set_u32("tokenizer.ggml.eos_token_id", 0xFFFFFFFF);
     CHECK_FALSE(read(builder).tokenizer.eos);
     builder.set_u32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF);
+    builder.remove("tokenizer.ggml.add_bos_token");
     CHECK_FALSE(read_bytes(builder.bytes()).ok());  // texts of this family begin with it
     builder.set_bool("tokenizer.ggml.add_bos_token", false);
     CHECK_FALSE(read(builder).tokenizer.bos);
