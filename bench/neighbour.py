@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
-METHODS = ["plain", "prompt-lookup+draft", "speculative-worth", "autoregressive-segments", "adadecode", "four-stages"]
+METHODS = ["plain", "prompt-lookup+draft", "speculative", "autoregressive-segments", "adadecode", "four-stages"]
 LOOP = [sys.executable, "-c", "while True: pass"]
 
 

@@ -54,7 +54,6 @@ DRAFTED = {
     "speculative": ("speculative", 0, 0),
     "speculative, two segments": ("speculative", 2, 1),
     "speculative-adaptive": ("speculative-adaptive", 0, 0),
-    "speculative-worth": ("speculative-worth", 0, 0),
     "speculative-tree": ("speculative-tree", 0, 0),
     "pearl-lockstep": ("pearl-lockstep", 0, 0),
     "pearl-lockstep, two segments": ("pearl-lockstep", 2, 1),

@@ -139,6 +139,15 @@ void DraftTree::drop_slots() {
     }
 }
 
+/// The children of a committed node, by the token that followed it.
+void DraftTree::judge(DraftNodeId parent, TokenId token, std::vector<JudgedNode>& judged) const {
+    const auto nodes = this->nodes();
+    for (const DraftNode& node : nodes.subspan(1)) {
+        if (node.parent == parent)
+            judged.push_back({node.origin, node.log_prob, node.token == token});
+    }
+}
+
 DraftTreeUpdate DraftTree::follow(std::span<const TokenId> tokens) {
     PACE_CHECK(!tokens.empty(), "a text that goes on with nothing");
     DraftTreeUpdate followed;
@@ -146,6 +155,7 @@ DraftTreeUpdate DraftTree::follow(std::span<const TokenId> tokens) {
     for (const TokenId token : tokens) {
         if (at == nullptr) break;
         followed.committed.push_back(at->id);
+        judge(at->id, token, followed.judged);
         at = child(at->id, token);
     }
     for (const DraftNodeId id : followed.committed) {

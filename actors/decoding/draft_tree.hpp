@@ -53,6 +53,7 @@ struct DraftTreeUpdate {
     std::vector<DraftNodeId>
         committed;             // the old root and the candidates that became text, in order
     std::vector<KvSlot> kept;  // the slots of the leading ones: now of the text
+    std::vector<JudgedNode> judged = {};  // candidates that the tokens showed right or wrong
 };
 
 /// Where a proposal comes from.
@@ -119,6 +120,7 @@ public:
 private:
     [[nodiscard]] DraftNode* get(DraftNodeId id);
     void drop(const DraftNode& node);
+    void judge(DraftNodeId parent, TokenId token, std::vector<JudgedNode>& judged) const;
     void merge_node(const msg::ProposedNode& said, DraftNodeId parent, ProposalSource source);
 
     DraftNodeId next_id_ = 0;

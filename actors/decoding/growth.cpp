@@ -1,6 +1,7 @@
 #include "actors/decoding/growth.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "ipc/base/limits.hpp"
@@ -37,11 +38,13 @@ std::vector<bool> marked_trunk(const DraftTree& tree, GrowthPart part) {
 
 std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
                                          const GrowthRule& rule,
-                                         const GrowthView& view) {
+                                         const GrowthView& view,
+                                         const GrowthWorth& worth) {
     const auto nodes = tree.nodes();
     const std::vector<bool> trunk = marked_trunk(tree, rule.part);
     const ChainStop stop{.confidence_min = rule.confidence_min,
                          .product_min = rule.draft_reach_min};
+    const float least = std::log(worth.least);  // of 0: -inf
     std::int32_t budget = rule.branch_budget;
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -53,6 +56,8 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
         if (rule.part == (trunk[i] ? GrowthPart::Alternatives : GrowthPart::Trunk)) continue;
         if (tree.depth(node) >= (trunk[i] ? view.trunk_depth : view.branch_depth)) continue;
         if (i != 0 && stop.ends_behind(node.log_prob, node.path_log_prob)) continue;
+        if (i != 0 && (worth.paths_log.empty() ? node.path_log_prob : worth.paths_log[i]) < least)
+            continue;
         open.push_back(i);
     }
     const auto first_trunk =
@@ -73,11 +78,8 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
     return chosen;
 }
 
-Growth::Growth(const GrowthRule& rule, bool may_pause)
-    : rule_{rule},
-      reach_min_{rule.draft_reach_min},
-      length_{rule.gamma, rule.adaptive && rule.pace == DraftPace::Sequential},
-      may_pause_{may_pause} {}
+Growth::Growth(const GrowthRule& rule)
+    : rule_{rule}, length_{rule.gamma, rule.adaptive && rule.pace == DraftPace::Sequential} {}
 
 Growth::Step Growth::next(const DraftTree& tree, std::int32_t room) {
     room = std::min(room, kDeepest);
@@ -97,7 +99,7 @@ Growth::Step Growth::step(const DraftTree& tree,
                           const GrowthView& view,
                           std::int32_t chain_max) const {
     Step step;
-    step.expand = nodes_to_expand(tree, rule_, view);
+    step.expand = nodes_to_expand(tree, rule_, view, worth_);
     if (step.expand.empty()) return step;
     const std::int32_t depth = tree.depth(*tree.find(step.expand.front()));
     step.chain = std::min(chain_max, std::max(view.trunk_depth, view.branch_depth) - depth);
@@ -110,28 +112,28 @@ Growth::Step Growth::complete() {
 }
 
 Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
-    const std::int32_t depth = std::min(length_.now(), room);
+    const std::int32_t depth = std::min({length_.now(), room, limit_});
     if (phase_ == Phase::Growing) {
         if (depth <= 0) {
             phase_ = Phase::Done;  // nothing that could be of use: the target knows that too
             return {};
         }
-        if (rests()) return complete();
+        if (paused_) return complete();
         // The round ends with the trunk: others are grown beside it, not after it.
         GrowthRule trunk = rule_;
         trunk.part = GrowthPart::Trunk;
-        if (nodes_to_expand(tree, trunk, {.trunk_depth = depth}).empty()) return complete();
+        if (nodes_to_expand(tree, trunk, {.trunk_depth = depth}, worth_).empty()) return complete();
         return step(tree, {.trunk_depth = depth, .branch_depth = depth, .trunk_first = true},
                     depth);
     }
-    if (!candidates_known_) return {};
+    if (!candidates_known_ || paused_) return {};
     return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
 }
 
 Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {
-    const std::int32_t depth = std::min(length_.now(), room);
+    const std::int32_t depth = std::min({length_.now(), room, limit_});
     Step grow;
-    if (!rests()) grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
+    if (!paused_) grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
     if (!grow.expand.empty()) {
         complete_ = false;
         return grow;
@@ -174,7 +176,7 @@ Growth::Step Growth::round(const DraftTree& tree, std::int32_t room) {
 
 Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     const bool ahead = rule_.pace == DraftPace::Ahead;
-    if (!ahead && !candidates_known_) return {};
+    if (paused_ || (!ahead && !candidates_known_)) return {};
     if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
     const std::int32_t depth = ahead ? std::min(length_.now(), room) : room;
     return step(tree, {.branch_depth = depth}, depth);
@@ -182,13 +184,7 @@ Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
 
 void Growth::stop_at(const ChainStop& stop) {
     rule_.confidence_min = stop.confidence_min;
-    reach_min_ = stop.product_min;
-    rule_.draft_reach_min = reach_min_;
-}
-
-void Growth::expand_down_to(float path_log_prob) {
-    if (rule_.pace == DraftPace::Sequential)
-        rule_.draft_reach_min = std::max(reach_min_, path_log_prob);
+    rule_.draft_reach_min = stop.product_min;
 }
 
 void Growth::passed(std::int32_t tokens) {
@@ -198,7 +194,6 @@ void Growth::passed(std::int32_t tokens) {
 
 void Growth::verified(std::int32_t accepted, std::int32_t could, bool prepared) {
     length_.verified(accepted, could);
-    pause_.verified(accepted, could);
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
         phase_ = Phase::Growing;

@@ -11,17 +11,16 @@
 //              A verdict before Complete ends the round if none of its candidates are left; the
 //              next round begins at once.
 //
-// In Sequential and Ahead a draft that is never right
-// pauses (draft_pause.hpp): it sends Complete at once. With the part Alternatives (Correct) the
-// state is always Growing, and only nodes off the trunk are grown.
+// A draft that is not worth its time is paused: it sends Complete at once. With the part
+// Alternatives (Correct) the state is always Growing, and only nodes off the trunk are grown.
 // Pure; the caller does the passes, sends, and keeps the clock.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "actors/decoding/draft_pause.hpp"
 #include "actors/decoding/draft_tree.hpp"
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/stop_policy.hpp"
@@ -36,16 +35,22 @@ struct GrowthView {
     bool trunk_first = false;       // else whatever is most probable
 };
 
+/// What another pass is worth: paths less probable than `least` are not expanded.
+struct GrowthWorth {
+    float least = 0.0F;                 // 0: all are
+    std::vector<float> paths_log = {};  // of the tree's nodes, calibrated; empty: as estimated
+};
+
 /// Up to rule.width nodes to expand in one pass, best first: unexpanded nodes that the rule's part,
 /// depths, stops and branch_budget (the number of expanded nodes off the trunk) allow.
 [[nodiscard]] std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
                                                        const GrowthRule& rule,
-                                                       const GrowthView& view);
+                                                       const GrowthView& view,
+                                                       const GrowthWorth& worth = {});
 
 class Growth {
 public:
-    /// `may_pause`: false for a source whose candidates cost nothing and have known probabilities.
-    explicit Growth(const GrowthRule& rule, bool may_pause = false);
+    explicit Growth(const GrowthRule& rule);
 
     struct Step {
         std::vector<DraftNodeId> expand;        // in the next pass; empty: none
@@ -59,8 +64,12 @@ public:
 
     /// The thresholds of the chains from now on.
     void stop_at(const ChainStop& stop);
-    /// Sequential: from now on paths less probable than this are not expanded either.
-    void expand_down_to(float path_log_prob);
+    /// What passes are worth in the next next(). Not with Lockstep.
+    void weigh(GrowthWorth worth) { worth_ = std::move(worth); }
+    /// Nothing is expanded until this is called with false. Not with Lockstep.
+    void pause(bool paused) { paused_ = paused; }
+    /// At most so many candidates below the root on a path.
+    void limit(std::int32_t candidates) { limit_ = candidates; }
     /// The pass of a step has ended: a source's chain of `tokens` after its first node, or 1 of a
     /// model.
     void passed(std::int32_t tokens = 1);
@@ -92,13 +101,11 @@ private:
                             std::int32_t chain_max) const;
     [[nodiscard]] std::int32_t gamma_late() const { return rule_.gamma - rule_.gamma_early; }
 
-    [[nodiscard]] bool rests() const { return may_pause_ && pause_.rests(); }
-
     GrowthRule rule_;
-    float reach_min_;  // the rule's own, or as stop_at() said
     DraftLength length_;
-    bool may_pause_;
-    DraftPause pause_;
+    GrowthWorth worth_;
+    bool paused_ = false;
+    std::int32_t limit_ = kGammaMax;
     Phase phase_ = Phase::Growing;
     bool candidates_known_ = false;  // since the root, or the round, began
     bool halfway_ = false;           // was said in this round

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -143,11 +144,29 @@ Result<std::vector<TreeNode>> TokenTree::committed_by(std::span<const NodeId> ac
     return committed;
 }
 
+/// The children of the committed nodes.
+std::vector<JudgedNode> TokenTree::judged_by(std::span<const TreeNode> committed,
+                                             TokenId next) const {
+    std::vector<JudgedNode> judged;
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+        const TreeNode& node = nodes_[i];
+        const auto above =
+            std::find_if(committed.begin(), committed.end(),
+                         [&](const TreeNode& kept) { return kept.id == node.parent; });
+        if (above == committed.end()) continue;
+        const auto after = std::next(above);
+        const TokenId token = after == committed.end() ? next : after->token;
+        judged.push_back({node.origin, node.log_prob, node.token == token});
+    }
+    return judged;
+}
+
 Result<TreeUpdate> TokenTree::apply(std::span<const NodeId> accepted, TokenId next) {
     Result<std::vector<TreeNode>> committed = committed_by(accepted);
     if (!committed) return committed.error();
     TreeUpdate step{.committed = std::move(committed.value()), .dropped = {}};
     const TreeNode last = step.committed.back();
+    if (role_ == TreeRole::Names) step.judged = judged_by(step.committed, next);
     const TreeNode* prepared = child(last.id, next);
     TreeNode top{.id = kNoNode, .parent = last.id, .token = next, .position = last.position + 1};
     if (prepared != nullptr) {

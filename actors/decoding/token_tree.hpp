@@ -56,12 +56,23 @@ struct TreeNode {
     friend bool operator==(const TreeNode&, const TreeNode&) = default;
 };
 
+/// A candidate below a committed parent: the text has shown whether it was right.
+struct JudgedNode {
+    msg::Origin origin = msg::Origin::Trunk;
+    float log_prob = 0.0F;  // as its proposer believed
+    bool right = false;
+
+    friend bool operator==(const JudgedNode&, const JudgedNode&) = default;
+};
+
 /// What a verdict did to a tree.
 struct TreeUpdate {
-    std::vector<TreeNode> committed;  // the old root and the accepted nodes, in order
-    std::vector<TreeNode> dropped;    // sent nodes that died: their slots are free again
-    bool prepared = false;            // the new root was in the tree already: root().origin
-                                      // says whose candidate it was
+    std::vector<TreeNode> committed;      // the old root and the accepted nodes, in order
+    std::vector<TreeNode> dropped;        // sent nodes that died: their slots are free again
+    bool prepared = false;                // the new root was in the tree already: root().origin
+                                          // says whose candidate it was
+    std::vector<JudgedNode> judged = {};  // dispatcher: all candidates that it showed right or
+                                          // wrong, sent or not
 };
 
 enum class Adoption : std::uint8_t { Live, Stale };
@@ -110,6 +121,8 @@ public:
 
 private:
     [[nodiscard]] NodeId new_name();
+    [[nodiscard]] std::vector<JudgedNode> judged_by(std::span<const TreeNode> committed,
+                                                    TokenId next) const;
     Result<Adoption> adopt_root(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn);
     [[nodiscard]] Result<std::vector<TreeNode>> committed_by(
         std::span<const NodeId> accepted) const;

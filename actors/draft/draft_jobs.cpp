@@ -49,7 +49,9 @@ void DraftWork::advance(const RequestPtr& request) {
         }
         const Growth::Step step = request->next(stops_.now());
         if (step.say) {
-            send(request, *step.say);
+            // To a target that waits for nothing, nothing is said.
+            const bool silent = account_.off() && request->text->tree.nodes().size() == 1;
+            if (!silent) send(request, *step.say);
             continue;
         }
         if (request->changed && (request->growth.streams() || request->draws())) {
@@ -170,8 +172,12 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
     pass_.reset();
     if (search_ != nullptr) search_->passed(context_->now() - pass->begun);
     const DraftModel::Taken taken = tools_.model->take(outcome);
+    const auto took = static_cast<double>((context_->now() - pass->begun).count());
     for (const RequestPtr& request : pass->requests) {
         request->in_pass = false;
+        const bool first = std::exchange(request->first_pass, false);
+        if (outcome == RunOutcome::Done)  // requests that share a pass share its cost
+            account_.passes.passed(took / static_cast<double>(pass->requests.size()), first);
         if (!current(request)) continue;
         // Cancelled, and not by this actor: the conductor has cancelled the attempt.
         if (outcome == RunOutcome::Cancelled && !pass->given_up) {
@@ -197,9 +203,6 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
             if (one.text == request->text) computed.push_back(one.node);
         }
         if (grown) {
-            // Requests that share a pass share its cost.
-            const auto sharers = static_cast<Micros::rep>(pass->requests.size());
-            request->worth.passed((context_->now() - pass->begun) / sharers);
             request->growth.passed();
             if (trunk_ != nullptr) trunk_->tell(*request, computed);
         }

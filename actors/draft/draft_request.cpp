@@ -10,10 +10,6 @@
 namespace paceline {
 namespace {
 
-// One more row costs a batch of a few rows about a tenth of its time. The faster the text grows,
-// the more an accepted token is worth. Below this probability a row does not pay.
-constexpr float kWorthARow = 0.15F;
-
 /// The proposal's root and trunk, as tokens.
 std::vector<TokenId> trunk_of(const msg::Proposal& proposal) {
     std::vector<TokenId> tokens{proposal.root_token};
@@ -37,14 +33,18 @@ std::vector<TokenId> trunk_of(const msg::Proposal& proposal) {
 DraftRequest::DraftRequest(const control::Begin& begin,
                            const BeginPayload& spec,
                            const DraftPlan& plan,
-                           const DraftTools& tools)
+                           const DraftTools& tools,
+                           DraftAccount& account)
     : id{begin.request},
       attempt{begin.attempt},
       text{std::make_shared<DraftText>(spec)},
-      growth{plan.growth, tools.model != nullptr},
-      worth{spec.sampling.greedy()},
+      growth{plan.growth},
       plan_{plan},
+      account_{account},
       model_{tools.model.get()},
+      drawn_{!spec.sampling.greedy()},
+      weighs_{!plan.growth.adaptive && !plan.growth.threshold_adapts &&
+              plan.growth.confidence_min <= 0.0F},
       finish_{spec.finish_rule()} {
     const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
@@ -99,7 +99,13 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
         }
         source_due = true;
     }
-    bool prepared = text->follow(tokens).prepared;
+    const DraftTreeUpdate step = text->follow(tokens);
+    bool prepared = step.prepared;
+    for (const JudgedNode& node : step.judged) {
+        account_.rates.learn({.origin = node.origin, .drawn = drawn_}, node.log_prob, node.right);
+    }
+    begins_.reset();
+    first_pass = true;
     DraftTree& tree = text->tree;
     if (model_ != nullptr && !text->cache) model_->open(*text);
     // A sequential source alone proposes again: it has more text now than when it made these
@@ -245,8 +251,52 @@ DraftRequest::Judged DraftRequest::judged(const msg::Verdict& verdict) const {
 
 Growth::Step DraftRequest::next(const ChainStop& stop) {
     growth.stop_at(stop);
-    if (plan_.growth.while_worth && uses_model()) growth.expand_down_to(worth.reach_min());
+    if (account_.price.generation > 0) weigh_passes();
     return growth.next(text->tree, room());
+}
+
+/// What the account says about the next pass. A source that answers at once costs none.
+void DraftRequest::weigh_passes() {
+    const msg::Price& price = account_.price;
+    // One that runs ahead must be deeper than the batch: the target takes the rest in the next one.
+    if (plan_.growth.pace == DraftPace::Sequential)
+        growth.limit(static_cast<std::int32_t>(std::min(price.candidates_max, kGammaMax)));
+    if (!uses_model()) return growth.pause(account_.off() && model_ != nullptr);
+    const HitSource own{.origin = msg::Origin::Trunk, .drawn = drawn_};
+    const double hit = account_.rates.mean(own);
+    if (!begins_ || plan_.growth.pace != DraftPace::Sequential) {
+        begins_ = account_.passes.begins(price, hit, account_.rates.tries(own), growth.gamma());
+    }
+    growth.pause(account_.off() || (weighs_ && !*begins_));
+    const bool probe = price.mode == msg::SpeculationMode::Probe;
+    if (!weighs_ || probe) return growth.weigh({});
+    growth.weigh({.least = static_cast<float>(account_.passes.reach_min(
+                      price, hit, plan_.growth.pace == DraftPace::Sequential)),
+                  .paths_log = calibrated_paths()});
+}
+
+/// Of one of the tree's nodes.
+float DraftRequest::calibrated_path(DraftNodeId node) const {
+    const auto nodes = text->tree.nodes();
+    const auto at = std::find_if(nodes.begin(), nodes.end(),
+                                 [node](const DraftNode& other) { return other.id == node; });
+    return calibrated_paths()[static_cast<std::size_t>(at - nodes.begin())];
+}
+
+/// The log probabilities of the paths, as far as earlier candidates have shown them.
+std::vector<float> DraftRequest::calibrated_paths() const {
+    const auto nodes = text->tree.nodes();
+    std::vector<float> paths(nodes.size(), 0.0F);
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+        const auto above = std::lower_bound(
+            nodes.begin(), nodes.end(), nodes[i].parent,
+            [](const DraftNode& node, DraftNodeId parent) { return node.id < parent; });
+        const double own = account_.rates.expected({.origin = nodes[i].origin, .drawn = drawn_},
+                                                   nodes[i].log_prob);
+        paths[i] = paths[static_cast<std::size_t>(above - nodes.begin())] +
+                   static_cast<float>(std::log(own));
+    }
+    return paths;
 }
 
 void DraftRequest::take(const DraftModel::Said& said) {
@@ -256,12 +306,13 @@ void DraftRequest::take(const DraftModel::Said& said) {
     changed = true;
 }
 
-/// Log probability of a path below which a source's candidate is not taken; -inf: any is taken.
+/// Log probability of a path below which a source's candidate is not taken: the model goes on below
+/// those that are. -inf: any is taken.
 float DraftRequest::least_path_log_prob() const {
-    // Sequential: all that is proposed is sent; one that runs ahead prepares what may be sent
-    // later.
-    const bool all_sent = plan_.growth.pace == DraftPace::Sequential;
-    return std::log(all_sent ? kWorthARow : 0.0F);
+    const msg::Price& price = account_.price;
+    const bool sequential = plan_.growth.pace == DraftPace::Sequential;
+    if (!sequential || !uses_model() || price.token_us <= 0.0F) return std::log(0.0F);
+    return std::log(price.row_us / price.token_us);
 }
 
 void DraftRequest::take_chain(DraftNodeId behind,
@@ -273,12 +324,16 @@ void DraftRequest::take_chain(DraftNodeId behind,
     if (tree.find(behind) == nullptr) return;
     const bool alone = !uses_model();
     std::optional<DraftNodeId> at = behind;
+    const float least = least_path_log_prob();
+    float path = calibrated_path(behind);
     std::int32_t added = 0;
     bool stopped = false;
     for (const Candidate& candidate : candidates) {
         // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
         if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
-        if (tree.find(*at)->path_log_prob + candidate.log_prob < least_path_log_prob()) break;
+        path += static_cast<float>(std::log(account_.rates.expected(
+            {.origin = source->origin(), .drawn = drawn_}, candidate.log_prob)));
+        if (path < least) break;
         const DraftNode* known = tree.child(*at, candidate.token);
         if (alone) tree.close(*at);
         at = known != nullptr

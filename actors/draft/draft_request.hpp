@@ -12,9 +12,10 @@
 #include <span>
 #include <vector>
 
+#include "actors/account/hit_rates.hpp"
+#include "actors/account/pass_rule.hpp"
 #include "actors/decoding/begin_payload.hpp"
 #include "actors/decoding/growth.hpp"
-#include "actors/decoding/pass_worth.hpp"
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_plan.hpp"
 #include "ipc/wire/control.hpp"
@@ -22,13 +23,24 @@
 
 namespace paceline {
 
+/// What a speculative stage knows of costs and gains, for all its requests: what the dispatcher has
+/// told it, and what it has seen itself.
+struct DraftAccount {
+    msg::Price price = {};  // generation 0: none yet
+    HitRates rates = {};
+    PassRule passes = {};
+
+    [[nodiscard]] bool off() const { return price.mode == msg::SpeculationMode::Off; }
+};
+
 class DraftRequest {
 public:
-    /// `tools` are borrowed, and may be nothing but a model or a source.
+    /// `tools` and `account` are borrowed; the tools may be nothing but a model or a source.
     DraftRequest(const control::Begin& begin,
                  const BeginPayload& spec,
                  const DraftPlan& plan,
-                 const DraftTools& tools);
+                 const DraftTools& tools,
+                 DraftAccount& account);
 
     /// Whether the verdict continues this text; else it is old, or there is a gap before it.
     enum class Fit : std::uint8_t { Old, Next, Gap };
@@ -93,13 +105,13 @@ public:
     const Attempt attempt;
     const std::shared_ptr<DraftText> text;
     Growth growth;
-    PassWorth worth;
     std::unique_ptr<DraftSource> source;
     CancelToken cancel;                    // of a job that has the source
     bool source_busy = false;              // a job has it
     bool source_due = false;               // beside a model: to be asked about this root
     bool missed = false;                   // missed a verdict: no growth until catch_up()
     bool in_pass = false;                  // the model is running rows of this request
+    bool first_pass = true;                // none has ended since the last verdict
     bool changed = false;                  // the tree, since it was last sent
     std::vector<DraftNodeId> wanted = {};  // to be expanded in the next pass, or by the source
     bool wants_source = false;             // the latter
@@ -112,11 +124,18 @@ private:
     void go_on_with(std::span<const TokenId> tokens, std::int32_t accepted, std::int32_t could);
     void close_ends();
     [[nodiscard]] float least_path_log_prob() const;
+    void weigh_passes();
+    [[nodiscard]] std::vector<float> calibrated_paths() const;
+    [[nodiscard]] float calibrated_path(DraftNodeId node) const;
     bool take_branches();
     [[nodiscard]] msg::Proposal rooted_at(Position position, const msg::Proposal& proposal) const;
 
     const DraftPlan& plan_;
+    DraftAccount& account_;
     DraftModel* model_;
+    bool drawn_;                       // the text has a temperature
+    bool weighs_;                      // no published rule ends the chains
+    std::optional<bool> begins_ = {};  // whether the first pass of this round pays
     FinishRule finish_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
     std::optional<msg::Proposal> candidates_ahead_;

@@ -59,6 +59,7 @@ void DraftWork::handle(StageId from, std::uint16_t kind, std::span<const std::by
 void DraftWork::on_peer(StageId peer, PeerChange change) {
     if (change == PeerChange::Lost) inbox_.attempts.forget(peer);
     if (peer != plan_.first_segment && peer != plan_.verifier) return;
+    if (peer == plan_.first_segment) account_.price = {};  // the next one counts anew
     // Without these no attempt that is known here can be continued; the next one has its Begin.
     while (!requests_.empty()) stop(requests_.begin()->first);
 }
@@ -95,7 +96,7 @@ Status DraftWork::begin(const control::Begin& begin) {
     // If there are too many, one of them is over and its Stop is under way. This
     // request continues without proposals.
     if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
-    const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_);
+    const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_, account_);
     requests_[begin.request] = request;
     request->cancel.watch(context_->cancel_word(begin.request),
                           CancelBoard::mark_of(begin.request, begin.attempt));
@@ -154,6 +155,23 @@ Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
     return {};
 }
 
+/// The newest counts, whichever request it came with.
+Status DraftWork::handle(StageId from, const msg::Price& price) {
+    if (from != plan_.first_segment)
+        return unexpected(from, "a price, but is not the first segment");
+    if (Status checked = check_message(price); !checked) return checked;
+    if (inbox_.admit_hint(from, price) != Age::Current) return {};
+    if (price.generation <= account_.price.generation) return {};
+    const bool probe = price.mode == msg::SpeculationMode::Probe;
+    if (probe && account_.price.mode != msg::SpeculationMode::Probe)
+        account_.rates.shorten_memory();
+    const bool other_mode = price.mode != account_.price.mode;
+    account_.price = price;
+    if (!other_mode) return {};
+    for (const auto& [id, request] : std::map{requests_}) continue_request(request);
+    return {};
+}
+
 Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal& proposal) {
     if (Status checked = check_message(proposal, limits_of(plan_)); !checked)
         return checked.error();
@@ -180,7 +198,6 @@ void DraftWork::follow(const msg::Verdict& verdict) {
     if (fit == DraftRequest::Fit::Old) return;
     if (verdict.finish != FinishReason::None) return stop(request->id);
     if (fit == DraftRequest::Fit::Gap) return ask_again(request, verdict);
-    request->worth.verified(context_->now(), static_cast<int>(verdict.count));
     const auto depth = static_cast<std::int32_t>(verdict.depth);
     stops_.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,
                     request->stopped(stops_.now(), depth));

@@ -100,5 +100,8 @@ inline constexpr std::size_t kSkippedWords = 4;
 static_assert(static_cast<std::size_t>(skipped_word(kSkippedWords - 1)) < kGauges);
 
 inline constexpr Gauge kKvPages = free_gauge(12);  // in use by running requests (first segment)
+// Of a first segment with an account of costs and gains; 0: not known yet.
+inline constexpr Gauge kPlainTokenMicros = free_gauge(13);  // per token without speculation
+inline constexpr Gauge kSpeculationGain = free_gauge(14);   // in speed, of 1,000
 
 }  // namespace paceline::gauges

@@ -155,6 +155,22 @@ Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
     return check_drawn(name, std::span{draw.tokens}.first(draw.support), draw.drawn, limits);
 }
 
+Status check_message(const msg::Price& price) {
+    const std::string name = "a price";
+    if (price.mode > msg::SpeculationMode::Probe)
+        return bad(name, "mode", static_cast<std::int64_t>(price.mode));
+    const auto check = [&](const char* field, float value, float most) -> Status {
+        if (std::isfinite(value) && value >= 0.0F && value <= most) return {};
+        return Error{Errc::Protocol, fmt::format("{} has {} = {}", name, field, value)};
+    };
+    constexpr float kMicrosMax = 1e12F;
+    if (Status ok = check("token_us", price.token_us, kMicrosMax); !ok) return ok;
+    if (Status ok = check("plain_us", price.plain_us, kMicrosMax); !ok) return ok;
+    if (Status ok = check("row_us", price.row_us, kMicrosMax); !ok) return ok;
+    if (Status ok = check("extra_us", price.extra_us, kMicrosMax); !ok) return ok;
+    return check("pass_share", price.pass_share, 1.0F);
+}
+
 Status check_message(const msg::Batch& batch, const MessageLimits& limits) {
     const std::string name = "a batch";
     const std::size_t row_count = batch.rows.size();

@@ -2,6 +2,8 @@
 // (batch_scheduler.cpp) is the states of requests, proposals and verdicts.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "actors/segment/batch_scheduler.hpp"
@@ -21,6 +23,11 @@ bool BatchScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const
 
 /// In the order in which they should be sent. Parents come first, so any prefix can be sent.
 std::vector<NodeId> BatchScheduler::unsent_nodes(const Entry& entry) const {
+    if (limits_rows() && account_->allowed() == 0) {
+        const TreeNode& only = entry.state->tree().root();
+        if (only.sent() || !entry.in_flight.empty() || !worth_a_row(entry, only)) return {};
+        return {only.id};
+    }
     const TreeNode& root = entry.state->tree().root();
     const bool first_round =
         options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
@@ -91,6 +98,7 @@ std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micro
                 static_cast<std::uint32_t>(std::min<std::size_t>(left, options_.prefill_rows));
         } else if (may_start(entry, now)) {
             candidate.nodes = unsent_nodes(entry);
+            if (limits_rows()) weigh(candidate);
             candidate.wanted = static_cast<std::uint32_t>(candidate.nodes.size());
         }
         if (candidate.wanted > 0) found.push_back(std::move(candidate));
@@ -103,6 +111,70 @@ std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micro
                          return a.entry->served < b.entry->served;
                      });
     return found;
+}
+
+bool BatchScheduler::limits_rows() const {
+    return account_ != nullptr && !options_.exits_start_early;
+}
+
+bool BatchScheduler::draws(const Entry& entry) const {
+    return !entry.state->spec().sampling.greedy();
+}
+
+/// The calibrated probabilities of the nodes' paths, not more than the turn allows. Of nodes whose
+/// order the calibration changes the smaller probability counts, so that parents stay first.
+void BatchScheduler::weigh(SchedulableRequest& candidate) const {
+    const Entry& entry = *candidate.entry;
+    const TokenTree& tree = entry.state->tree();
+    std::map<NodeId, double> paths;
+    for (const TreeNode& node : tree.nodes()) {
+        const auto above = paths.find(node.parent);
+        const bool is_root = node.id == tree.root().id;
+        paths[node.id] = is_root || above == paths.end()
+                             ? 1.0
+                             : above->second * account_->probability(node, draws(entry));
+    }
+    const bool has_root = !candidate.nodes.empty() && candidate.nodes.front() == tree.root().id;
+    const auto most = static_cast<std::size_t>(account_->allowed()) + (has_root ? 1 : 0);
+    if (candidate.nodes.size() > most) candidate.nodes.resize(most);
+    double least = 1.0;
+    for (const NodeId node : candidate.nodes) {
+        least = std::min(least, paths.at(node));
+        candidate.probabilities.push_back(least);
+    }
+    if (has_root || candidate.nodes.empty()) return;
+    // Behind others of its request: as many as pay.
+    const BatchSize behind{.requests = 1, .context = entry.state->text().size()};
+    candidate.nodes.resize(account_->rows_ahead(candidate.probabilities, behind));
+}
+
+/// The roots, and of all other candidates of all requests the most probable ones, as many as pay.
+void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Micros now) const {
+    std::vector<double> probabilities;
+    BatchSize size;
+    Micros waited{0};
+    for (SchedulableRequest& each : candidates) {
+        if (each.prefills()) continue;
+        if (each.nodes.front() != each.entry->state->tree().root().id) continue;
+        ++size.requests;
+        size.context += each.entry->state->text().size();
+        waited = std::max(waited, now - each.entry->decided);
+        probabilities.insert(probabilities.end(), each.probabilities.begin() + 1,
+                             each.probabilities.end());
+    }
+    if (probabilities.empty()) return;
+    std::sort(probabilities.begin(), probabilities.end(), std::greater<>{});
+    const std::size_t room = kVerifyRowsMax - std::min(kVerifyRowsMax, size.requests);
+    if (probabilities.size() > room) probabilities.resize(room);
+    const std::size_t taken = account_->rows_of_round(probabilities, size, waited);
+    const double least = taken == 0 ? 2.0 : probabilities[taken - 1];
+    for (SchedulableRequest& each : candidates) {
+        if (each.prefills() || each.nodes.front() != each.entry->state->tree().root().id) continue;
+        const auto end = std::find_if(each.probabilities.begin() + 1, each.probabilities.end(),
+                                      [&](double p) { return p < least; });
+        each.wanted = static_cast<std::uint32_t>(end - each.probabilities.begin());
+        each.nodes.resize(each.wanted);
+    }
 }
 
 /// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
@@ -154,7 +226,9 @@ msg::Batch BatchScheduler::form(std::vector<SchedulableRequest>& candidates, Mic
         ++candidates[i].entry->passed;
     }
     if (candidates.size() > options_.requests_max) candidates.resize(options_.requests_max);
+    if (limits_rows()) choose_rows(candidates, now);
     share_rows(candidates);
+    const bool alone = on_their_way() == 0;
     ++batches_;
     msg::Batch batch{};
     for (const bool prefills : {false, true}) {
@@ -162,7 +236,42 @@ msg::Batch BatchScheduler::form(std::vector<SchedulableRequest>& candidates, Mic
             if (each.prefills() == prefills) add_part(batch, each, now);
         }
     }
+    if (account_ != nullptr) charge(batch, alone, now);
     return batch;
+}
+
+/// Requests with verify batches that have no verdict yet.
+std::size_t BatchScheduler::on_their_way() const {
+    return static_cast<std::size_t>(
+        std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
+            return !entry.second.state->over() && !entry.second.in_flight.empty();
+        }));
+}
+
+/// Tells the account which batch goes out.
+void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
+    std::vector<SpeculationAccount::Part> parts;
+    BatchSize size;
+    bool prefills = false;
+    for (const msg::BatchPart& part : batch.parts) {
+        if (part.kind == msg::BatchKind::Prefill) {
+            prefills = true;
+            continue;
+        }
+        parts.push_back({.request = part.request,
+                         .batch = part.batch,
+                         .candidates = static_cast<int>(part.rows) - 1});
+        ++size.requests;
+        size.rows += part.rows;
+        size.context += static_cast<std::uint64_t>(part.base);
+    }
+    if (prefills) account_->disturbed();
+    if (parts.empty()) return;
+    const auto running = static_cast<std::size_t>(
+        std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
+            return !entry.second.state->over() && entry.second.state->prefilled();
+        }));
+    account_->formed(parts, size, std::max(running, parts.size()), alone, now);
 }
 
 void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now) {

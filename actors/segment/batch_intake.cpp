@@ -85,8 +85,10 @@ Result<WaitingPart> BatchIntake::split(const msg::Batch& batch,
                                        std::uint32_t index,
                                        std::uint32_t first_row,
                                        const std::shared_ptr<TensorShare>& tensor) {
-    WaitingPart part{
-        .part = batch.parts[index], .tensor = tensor, .tensor_rows = batch.tensor_rows};
+    WaitingPart part{.part = batch.parts[index],
+                     .tensor = tensor,
+                     .tensor_rows = batch.tensor_rows,
+                     .cost = batch.cost};
     const auto rows = std::span{batch.rows}.subspan(first_row, part.part.rows);
     part.rows.assign(rows.begin(), rows.end());
     part.drawn_below = drawn_below(batch, first_row, part.part.rows);

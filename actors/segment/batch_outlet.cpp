@@ -42,6 +42,7 @@ void BatchOutlet::forward(const SegmentRun& run) {
     batch.tensor = ref.index;
     batch.tensor_generation = ref.generation;
     batch.tensor_rows = static_cast<std::uint32_t>(run.job.out.size() / dim_);
+    batch.cost = run.cost;
     for (const RunPart& part : run.parts) batch.parts.push_back(part.part);
     batch.rows = run.rows;
     run.add_draws(batch);

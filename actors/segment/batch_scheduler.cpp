@@ -15,6 +15,8 @@ namespace {
 
 // A draft that misses this many waits in a row counts as dead or too slow.
 constexpr std::uint32_t kSilentWaitsMax = 3;
+// A draft that has so many times in a row had nothing to propose is not waited for.
+constexpr std::uint32_t kEmptyAnswersMax = 3;
 constexpr std::size_t kDrawsAheadMax = 2 * kGammaMax;  // that wait for their root, of one request
 // Less probable than anything: keeps sums along a path finite.
 constexpr float kLogProbMin = -1000.0F;
@@ -72,8 +74,10 @@ Status validate(const DispatchOptions& options) {
     return {};
 }
 
-BatchScheduler::BatchScheduler(DispatchOptions options, std::int32_t kv_slots)
-    : options_{options}, pages_{kv_slots} {
+BatchScheduler::BatchScheduler(DispatchOptions options,
+                               std::int32_t kv_slots,
+                               SpeculationAccount* account)
+    : options_{options}, account_{account}, pages_{kv_slots} {
     PACE_CHECK(validate(options).ok(), "dispatch options that were not validated");
 }
 
@@ -111,12 +115,14 @@ void BatchScheduler::restart(Entry& entry, Micros now) const {
     entry.received = {};
     entry.round_root = kNever;
     entry.wait_until = now + options_.proposal_wait;
+    entry.decided = now;
     entry.half_until.reset();
     entry.open.reset();
     entry.blocked = false;
     entry.passed = 0;
     for (auto& proposal : entry.ahead) proposal.reset();
     entry.drawn_ahead.clear();
+    if (account_ != nullptr) account_->changed(entry.state->request());
 }
 
 bool BatchScheduler::holds(RequestId request) const {
@@ -239,7 +245,9 @@ void BatchScheduler::receive(Entry& entry, const msg::Proposal& proposal, Micros
         received.halfway = std::max(received.halfway, root);
     if (proposal.state == msg::ProposalState::Complete) {
         received.complete = std::max(received.complete, root);
+        if (proposal.count == 0) ++entry.empty;
     }
+    if (proposal.count > 0) entry.empty = 0;
     if (received.halfway >= entry.round_root) entry.half_until.reset();
     // Also one that is not waited for any longer: it would have been in time.
     if (now <= entry.wait_until && received.complete >= wanted_root(entry)) entry.silent = 0;
@@ -277,10 +285,15 @@ Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros
                             [&](NodeId node) { return tree.find(node) != nullptr; });
     });
     entry.wait_until = now + options_.proposal_wait;
+    entry.decided = now;
     entry.half_until.reset();
     entry.open.reset();
     entry.blocked = false;
-    if (entry.state->over()) return {};
+    if (account_ != nullptr) account_->judged(step.judged, draws(entry));
+    if (entry.state->over()) {
+        if (account_ != nullptr) account_->changed(request);
+        return {};
+    }
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
     outcome.open =
         options_.start == StartRule::Lockstep && !step.prepared && waits_for_draft(entry);
@@ -358,6 +371,10 @@ Position BatchScheduler::wanted_root(const Entry& entry) const {
 /// Whether to wait for the draft's proposal instead of starting now.
 bool BatchScheduler::waits_for_draft(const Entry& entry) const {
     if (!draft_present_ || entry.silent >= kSilentWaitsMax) return false;
+    const bool nothing_comes =
+        account_ != nullptr && (account_->allowed() == 0 ||
+                                (!options_.draft_is_instant && entry.empty >= kEmptyAnswersMax));
+    if (nothing_comes) return false;
     const TreeNode& root = entry.state->tree().root();
     const bool candidate_is_useless = entry.state->finish_rule().room_at(root.position + 1) <= 1;
     if (candidate_is_useless || entry.received.complete >= wanted_root(entry)) return false;

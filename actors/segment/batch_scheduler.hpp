@@ -22,7 +22,8 @@
 // requests, each with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining
 // room. Requests that found no room come first in the next batch, a prefill with a reserved share.
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
-// beyond the token limit or the context.
+// beyond the token limit or the context. With an account (actors/account) a batch takes the
+// candidates that pay, and in a plain turn none.
 // No I/O and no clock: all input comes by calls. Not thread-safe.
 #pragma once
 
@@ -35,6 +36,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/account/speculation_account.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
@@ -72,6 +74,13 @@ struct DispatchOptions {
     // A row is sent only if its path is at least this probable by its proposers' estimates; the
     // root always is sent. 0: no limit.
     float verify_reach_min = 0.0F;
+    // Whether candidates are drafted and sent as far as they pay (actors/account).
+    Controller controller = Controller::Off;
+    std::uint64_t random_decisions = 0;  // of tests: AccountOptions::random_seed
+    // An exit starts tokens early, whose batches the next segments may hold until the rows that it
+    // proposed follow: these are always sent, and the account speaks to the exit alone.
+    bool exits_start_early = false;
+    bool draft_is_instant = false;  // the draft has a source that answers at once: a lookup
 
     /// Rows of the largest batch; at most kVerifyRowsMax of them are verify rows.
     [[nodiscard]] std::uint32_t batch_rows() const {
@@ -99,7 +108,10 @@ struct ProposalTally {
 
 class BatchScheduler final : public DraftSlots {
 public:
-    BatchScheduler(DispatchOptions options, std::int32_t kv_slots);
+    /// `account`: borrowed; nullptr: all candidates are sent, as the options say.
+    BatchScheduler(DispatchOptions options,
+                   std::int32_t kv_slots,
+                   SpeculationAccount* account = nullptr);
 
     /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
     /// With spec().reuse the slots of that many positions stay from the attempt before.
@@ -180,6 +192,8 @@ private:
         Received received = {};
         Position round_root = kNever;           // of the last verify batch; kNever: there was none
         std::uint32_t silent = 0;               // waits for the draft in a row that timed out
+        std::uint32_t empty = 0;                // its answers in a row without a candidate
+        Micros decided{0};                      // when the last verdict came
         Micros wait_until{0};                   // for the draft's proposal before a batch
         std::optional<Micros> half_until = {};  // for its Halfway, while a batch is held for it
         std::optional<Outcome> open = {};       // of the current root, until it is sent
@@ -193,8 +207,9 @@ private:
     /// A request that could be part of the batch that is being formed.
     struct SchedulableRequest {
         Entry* entry = nullptr;
-        std::vector<NodeId> nodes = {};  // of a verify part, in the order in which they go
-        std::uint32_t wanted = 0;        // rows
+        std::vector<NodeId> nodes = {};          // of a verify part, in the order in which they go
+        std::vector<double> probabilities = {};  // of their paths, with an account
+        std::uint32_t wanted = 0;                // rows
         std::uint32_t granted = 0;
 
         [[nodiscard]] bool prefills() const { return nodes.empty(); }
@@ -217,7 +232,13 @@ private:
     [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
     [[nodiscard]] std::vector<SchedulableRequest> candidates(Micros now);
+    [[nodiscard]] bool limits_rows() const;
+    [[nodiscard]] bool draws(const Entry& entry) const;
+    void weigh(SchedulableRequest& candidate) const;
+    void choose_rows(std::vector<SchedulableRequest>& candidates, Micros now) const;
     void share_rows(std::vector<SchedulableRequest>& candidates) const;
+    [[nodiscard]] std::size_t on_their_way() const;
+    void charge(const msg::Batch& batch, bool alone, Micros now);
     [[nodiscard]] msg::Batch form(std::vector<SchedulableRequest>& candidates, Micros now);
     void add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now);
     [[nodiscard]] std::uint32_t add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows);
@@ -226,6 +247,7 @@ private:
                                            const SchedulableRequest& chosen);
 
     DispatchOptions options_;
+    SpeculationAccount* account_;
     KvPages pages_;
     std::map<RequestId, Entry> entries_;
     std::uint64_t batches_ = 0;

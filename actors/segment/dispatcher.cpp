@@ -20,7 +20,11 @@ Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32
     : host_{host},
       draft_{plan.draft},
       holds_runs_back_{plan.holds_runs_back},
-      scheduler_{with_draft(plan.options, plan.draft), kv_slots} {}
+      drafts_{plan.drafts},
+      exits_{plan.exits},
+      account_{plan.account},
+      scheduler_{with_draft(plan.options, plan.draft), kv_slots,
+                 plan.account.controller == Controller::Off ? nullptr : &account_} {}
 
 // ---- Messages
 
@@ -47,10 +51,43 @@ void Dispatcher::propose(const msg::Proposal& proposal) {
 
 void Dispatcher::peer_changed(StageId peer, PeerChange change) {
     if (peer == draft_) scheduler_.draft_changed(change == PeerChange::Joined);
+    if (change != PeerChange::Joined) return;
+    account_.forget_told(SpeculationAccount::Group::Drafts);
+    account_.forget_told(SpeculationAccount::Group::Exits);
 }
 
-void Dispatcher::follow(const RequestState& state, const TreeUpdate& step) {
-    count(state, step, scheduler_.follow(state.request(), step, host_.context->now()));
+void Dispatcher::follow(const RequestState& state,
+                        const msg::Verdict& verdict,
+                        const TreeUpdate& step) {
+    const Micros now = host_.context->now();
+    account_.verified(state.request(), verdict.batch, static_cast<int>(verdict.count), verdict.cost,
+                      now);
+    count(state, step, scheduler_.follow(state.request(), step, now));
+    send_prices(verdict.route);
+}
+
+/// Only what has changed. A price that finds no room is sent with the next change.
+void Dispatcher::send_prices(const msg::Route& about) {
+    const GuardTurns& turns = account_.turns();
+    host_.context->set(gauges::kPlainTokenMicros,
+                       static_cast<std::uint64_t>(turns.plain_token().count()));
+    host_.context->set(gauges::kSpeculationGain, static_cast<std::uint64_t>(1000.0 * turns.gain()));
+    const auto send = [&](SpeculationAccount::Group group, const std::vector<StageId>& to,
+                          const std::function<void(const msg::Price&)>& own) {
+        if (to.empty() && !own) return;
+        std::optional<msg::Price> price = account_.take_price(group);
+        if (!price) return;
+        price->route = {
+            .request = about.request, .attempt = about.attempt, .epoch = host_.context->epoch()};
+        price->generation = ++prices_;
+        if (own) own(*price);
+        for (const StageId stage : to) {
+            if (emit<Dispatcher>(*host_.context, stage, *price) == Push::Full)
+                account_.forget_told(group);
+        }
+    };
+    send(SpeculationAccount::Group::Drafts, drafts_, {});
+    send(SpeculationAccount::Group::Exits, exits_, own_exit_);
 }
 
 Status Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
@@ -86,6 +123,10 @@ void Dispatcher::count(const Outcome& outcome) const {
 std::optional<msg::Batch> Dispatcher::form_batch() {
     std::optional<msg::Batch> batch = scheduler_.next_batch(host_.context->now());
     for (const Outcome& outcome : scheduler_.take_resolved()) count(outcome);
+    if (batch) {
+        const msg::BatchPart& part = batch->parts.front();
+        send_prices({.request = part.request, .attempt = part.attempt, .epoch = {}});
+    }
     return batch;
 }
 

@@ -1,7 +1,7 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
 // Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).
-// Emits: no message; its batches are the parts of the next run of its own segment, which passes
-// them on.
+// Emits: Price, to draft, correct and exits. Its batches are no messages: they are the parts of the
+// next run of its own segment, which passes them on.
 //
 //     next_parts()      the batch that the scheduler (batch_scheduler.hpp) forms from requests and
 //                       proposals
@@ -12,15 +12,19 @@
 //   a run, in lockstep:   [Running] ----> [Held back] ----> [Passed on]
 //                           layers done     the draft has sent Halfway, or its time is over
 //
-// Owns the scheduler, the batch formed ahead and the run that is held back. Threads: the actor's
+// Owns the account of costs and gains, the scheduler, the batch formed ahead and the run that is
+// held back. Threads: the actor's
 // loop.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "actors/account/speculation_account.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/segment/batch_scheduler.hpp"
 #include "actors/segment/segment_host.hpp"
@@ -34,12 +38,15 @@ struct DispatcherPlan {
     DispatchOptions options = {};
     std::optional<StageId> draft = {};  // whom `Sequential` and `Lockstep` wait for
     bool holds_runs_back = false;       // lockstep with an exit
+    AccountOptions account = {};
+    std::vector<StageId> drafts = {};  // draft and correct: they get prices
+    std::vector<StageId> exits = {};   // likewise, those of other segments
 };
 
 class Dispatcher {
 public:
     using Handles = Kinds<msg::Proposal, msg::Draw>;
-    using Emits = Kinds<>;
+    using Emits = Kinds<msg::Price>;
 
     /// Borrows the host.
     Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32_t kv_slots);
@@ -50,7 +57,10 @@ public:
     void propose(const msg::Proposal& proposal);
     void peer_changed(StageId peer, PeerChange change);
     /// A verdict was applied to the state: `step` is what it did.
-    void follow(const RequestState& state, const TreeUpdate& step);
+    void follow(const RequestState& state, const msg::Verdict& verdict, const TreeUpdate& step);
+    /// Who else gets the prices of exits: an exit of this segment.
+    void price_to(std::function<void(const msg::Price&)> exit) { own_exit_ = std::move(exit); }
+    [[nodiscard]] const SpeculationAccount& account() const { return account_; }
 
     /// BatchScheduler::begin().
     Status begin(const std::shared_ptr<RequestState>& state);
@@ -74,6 +84,7 @@ public:
 
 private:
     [[nodiscard]] std::optional<msg::Batch> form_batch();
+    void send_prices(const msg::Route& about);
     [[nodiscard]] bool next_batch_follows(const SegmentRun& run, const RunPart& part) const;
     void count(const RequestState& state, const TreeUpdate& step, const Outcome& outcome) const;
     void count(const Outcome& outcome) const;
@@ -81,6 +92,11 @@ private:
     SegmentHost& host_;
     std::optional<StageId> draft_;
     bool holds_runs_back_;
+    std::vector<StageId> drafts_;
+    std::vector<StageId> exits_;
+    std::function<void(const msg::Price&)> own_exit_;
+    std::uint32_t prices_ = 0;
+    SpeculationAccount account_;
     BatchScheduler scheduler_;
     std::optional<msg::Batch> formed_;  // the next batch, formed before it can run
     std::shared_ptr<SegmentRun> held_back_;

@@ -1,6 +1,7 @@
 #include "actors/segment/early_verify.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <utility>
 
 #include "actors/protocol/counters.hpp"
@@ -9,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// Of a batch: what an evaluation inside a run is taken to cost, since it is not measured by itself.
+// Of a batch: the cost of an evaluation inside a run until the dispatcher has measured it.
 constexpr double kInsideShare = 0.1;
 constexpr double kBatchMemory = 16.0;  // batches
 constexpr Micros kAtOnce{50};
@@ -33,6 +34,17 @@ EarlyVerify::EarlyVerify(SegmentHost& host,
 
 bool EarlyVerify::defers() const {
     return evaluator_.options().defers && !position_.behind_last;
+}
+
+Status EarlyVerify::handle(StageId from, const msg::Price& price) {
+    if (from != position_.first_segment) {
+        return Error{Errc::Protocol, fmt::format("a price from stage {}, which is not the first "
+                                                 "segment",
+                                                 from.value)};
+    }
+    if (Status checked = check_message(price); !checked) return checked;
+    if (host_.inbox.admit_hint(from, price) == Age::Current) evaluator_.take(price);
+    return {};
 }
 
 // ---- A run
@@ -60,9 +72,8 @@ ExitPart EarlyVerify::plan(const SegmentRun& run, const RunPart& part) const {
 /// A run that follows an evaluation at once may have waited for it.
 void EarlyVerify::run_starts(Micros now) {
     const std::optional<Priced> last = std::exchange(priced_, std::nullopt);
-    if (!last || batch_us_ <= 0.0) return;
-    evaluator_.spent(static_cast<double>(last->took.count()) / batch_us_,
-                     now - last->ended <= kAtOnce);
+    if (!last) return;
+    evaluator_.spent(static_cast<double>(last->took.count()), now - last->ended <= kAtOnce);
 }
 
 void EarlyVerify::run_ended(SegmentRun& run) {
@@ -92,7 +103,9 @@ void EarlyVerify::propose_inside(SegmentRun& run) {
         host_.context->count(counters::kExitRows, found->rows.size());
         part.part.hold = publish(*found) ? 1 : 0;
     }
-    evaluator_.spent(kInsideShare, true);
+    // All exits of the target together make a batch so much longer.
+    const double extra = evaluator_.extra_us() / std::max(position_.segments - 1, 1);
+    evaluator_.spent(extra > 0.0 ? extra : kInsideShare * batch_us_, true);
 }
 
 /// Copies hidden states out of the run's memory, which is the next segment's from now on. An

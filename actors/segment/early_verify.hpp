@@ -1,6 +1,6 @@
 // EarlyVerify: the role of a segment with an exit: evaluates hidden states after its layers ahead
 // of the verdict. Its messages are proposals, never decisions.
-// Handles: no message; it reads the runs of its own segment.
+// Handles: Price, from the dispatcher. It reads the runs of its own segment.
 // Emits: Proposal (to draft and correct: alternatives; to the first segment: the next token).
 //
 //                 run ends, has rows to evaluate            next_job()
@@ -11,8 +11,8 @@
 //
 // An exit that defers rows evaluates inside the run's own job instead (ExitInside), and the
 // rows after which a token starts early are marked to be held by the next segment.
-// The measured cost and gain of evaluations decide whether the next batch is evaluated
-// (decoding/exit_policy.hpp).
+// Price, measured cost and gain of evaluations decide whether the next batch is evaluated
+// (account/exit_worth.hpp).
 // Owns the evaluator and what it evaluates now. Threads: the actor's loop; evaluate() is the exit's
 // own job, and the ExitInside is the run's job's while a run is submitted.
 #pragma once
@@ -51,13 +51,19 @@ struct ExitInside {
 
 class EarlyVerify {
 public:
-    using Handles = Kinds<>;
+    using Handles = Kinds<msg::Price>;
     using Emits = Kinds<msg::Proposal>;
 
     /// Borrows host and backend. `options` are valid.
     EarlyVerify(SegmentHost& host, Backend& backend, ExitOptions options, ExitPosition position);
     EarlyVerify(const EarlyVerify&) = delete;
     EarlyVerify& operator=(const EarlyVerify&) = delete;
+
+    Status handle(StageId from, const msg::Price& price);
+    /// From a dispatcher of the same segment.
+    void take(const msg::Price& price) { evaluator_.take(price); }
+    /// The dispatcher of another segment is lost.
+    void forget_price() { evaluator_.forget_price(); }
 
     // A run, in the order of the calls.
     void prepare(const SegmentRun& run);

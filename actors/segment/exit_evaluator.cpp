@@ -67,13 +67,20 @@ std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
     return tokens;
 }
 
+/// The part of the layers that come after this segment; of the last one all.
+double later_layers(const Backend& backend) {
+    const double layers = backend.config().layers;
+    return backend.last_layer() < layers ? (layers - backend.last_layer()) / layers : 1.0;
+}
+
 }  // namespace
 
 ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
     : backend_{backend},
       options_{std::move(options)},
       candidates_{backend},
-      policy_{options_.always_on || options_.lockstep} {
+      worth_{options_.always_on || options_.lockstep,
+             options_.proposes ? later_layers(backend) : 1.0} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
     const bool evaluates = options_.sends_candidates || options_.proposes;
     PACE_CHECK(!evaluates || backend_.has_head(options_.head), "an exit without its head");
@@ -287,11 +294,11 @@ void ExitEvaluator::remember(const AheadPart& part) {
 
 void ExitEvaluator::learn(const RequestState& state) {
     for (const std::size_t right : book_.resolve(state.request(), state.attempt(), state.text()))
-        policy_.learned(right);
+        worth_.learned(right);
 }
 
-void ExitEvaluator::spent(double share, bool delayed) {
-    policy_.spent(share, delayed, std::exchange(rows_caused_, 0));
+void ExitEvaluator::spent(double micros, bool delayed) {
+    worth_.spent(micros, delayed, std::exchange(rows_caused_, 0));
 }
 
 }  // namespace paceline

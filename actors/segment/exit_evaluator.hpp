@@ -13,7 +13,7 @@
 // ahead (appendix E):    root - x - y          after a verdict, from heads that look further
 //
 // Its candidates are compared with the committed text, and an exit that costs more than it gains is
-// paused (decoding/exit_policy.hpp): the loop calls wanted() before each batch.
+// not evaluated (account/exit_worth.hpp): the loop calls wanted() before each batch.
 //
 // Owns memory for adapted hidden states. Threads: one job at a time; the loop and the job touch
 // different members.
@@ -26,7 +26,8 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/exit_policy.hpp"
+#include "actors/account/exit_worth.hpp"
+#include "actors/decoding/exit_record.hpp"
 #include "actors/decoding/head_candidates.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/segment/exit_options.hpp"
@@ -85,15 +86,18 @@ public:
 
     [[nodiscard]] bool has_adapter() const { return options_.head == HeadId::Adapter; }
 
-    /// Whether it is to evaluate the batch that comes now; asked once per batch.
-    [[nodiscard]] bool wanted() { return policy_.ask(); }
+    /// Whether it is to evaluate the batch that comes now.
+    [[nodiscard]] bool wanted() const { return worth_.pays(); }
+    void take(const msg::Price& price) { worth_.take(price); }
+    void forget_price() { worth_.forget_price(); }
+    [[nodiscard]] double extra_us() const { return worth_.extra_us(); }
     /// Keeps the candidates until the committed text shows which were right.
     void remember(const ExitPart& part);
     void remember(const AheadPart& part);
     /// The request's text has grown.
     void learn(const RequestState& state);
-    /// ExitPolicy::spent() for the evaluations remembered since.
-    void spent(double share, bool delayed);
+    /// ExitWorth::spent() for the evaluations remembered since.
+    void spent(double micros, bool delayed);
 
     /// The proposal for draft and correct; nothing if all rows are stale. The caller fills in
     /// Route::epoch, here and below.
@@ -110,7 +114,7 @@ private:
     ExitOptions options_;
     HeadCandidates candidates_;
     RowMemory adapted_;  // [rows, dim]: what the adapter made of the hidden states
-    ExitPolicy policy_;  // this one and the next two are the loop's
+    ExitWorth worth_;    // this one and the next two are the loop's
     ExitRecord book_;
     std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
 };

@@ -46,7 +46,7 @@ struct ExitOptions {
     Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
     std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
     std::uint32_t ahead_top = 1;     // children per node of their tree
-    bool always_on = false;  // also when it costs more than it gains (decoding/exit_policy.hpp); in
+    bool always_on = false;  // also when it costs more than it gains (account/exit_worth.hpp); in
                              // lockstep it always is
 };
 

@@ -71,13 +71,16 @@ void FinalVerify::draw_with_layers(const SegmentRun& run) {
     }
 }
 
-msg::Verdict FinalVerify::announce(const VerifyPart& verified, const RunPart& part) {
+msg::Verdict FinalVerify::announce(const VerifyPart& verified,
+                                   const RunPart& part,
+                                   const msg::BatchCost& cost) {
     const msg::Route route{.request = part.part.request,
                            .attempt = part.state->attempt(),
                            .epoch = host_.context->epoch()};
-    const msg::Verdict verdict =
+    msg::Verdict verdict =
         make_verdict(route, part.part.batch, static_cast<Position>(verified.committed.size()),
                      verified.rows, verified.result);
+    verdict.cost = cost;
     fault_point(FaultPoint::VerdictMade);
     send(verdict);
     return verdict;

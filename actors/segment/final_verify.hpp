@@ -41,7 +41,10 @@ public:
     [[nodiscard]] VerifyJob& job() { return job_; }
     [[nodiscard]] const VerifyJob& job() const { return job_; }
     /// Sends the verdict about a part, and publishes its last token for the jobs of other segments.
-    msg::Verdict announce(const VerifyPart& verified, const RunPart& part);
+    /// `cost`: of its batch.
+    msg::Verdict announce(const VerifyPart& verified,
+                          const RunPart& part,
+                          const msg::BatchCost& cost);
 
 private:
     void draw_with_layers(const SegmentRun& run);

@@ -73,6 +73,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
     }
     if (roles_.tap && peer == plan_.tap->draft) roles_.tap->forget();
     if (roles_.dispatcher) roles_.dispatcher->peer_changed(peer, change);
+    if (roles_.early_verify && peer == plan_.first_segment) roles_.early_verify->forget_price();
     const std::vector<StageId>& speculative = plan_.speculative;
     if (peer == plan_.draft ||
         std::find(speculative.begin(), speculative.end(), peer) != speculative.end()) {

@@ -26,6 +26,8 @@ struct SegmentPlan {
     std::optional<ExitOptions> exit;  // present: EarlyVerify is attached
     std::optional<TapOptions> tap;    // present: ResidualTap is attached
     std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
+    bool free_candidates = false;                // no model and no exit proposes, a lookup at most
+    std::vector<StageId> priced_exits = {};      // of the first segment: exits of other segments
     StageId first_segment;       // who gets what the exit proposes; read elsewhere than there
     Micros hold_limit{200'000};  // held parts that wait for longer than this run anyway
 };

@@ -62,9 +62,10 @@ struct WaitingPart {
     std::shared_ptr<TensorShare> tensor = nullptr;   // nullptr: at the first segment, or copied
     std::uint32_t tensor_rows = 0;                   // of the whole tensor
     std::shared_ptr<RowMemory> copied =
-        nullptr;          // a held part's own rows, so that it keeps no slot
-    bool joined = false;  // its rows are in the request's tree
-    Micros run_by{0};     // of a held part: when it runs anyway
+        nullptr;                              // a held part's own rows, so that it keeps no slot
+    bool joined = false;                      // its rows are in the request's tree
+    std::optional<msg::BatchCost> cost = {};  // of its batch so far; nothing: it begins here
+    Micros run_by{0};                         // of a held part: when it runs anyway
 };
 
 class SegmentQueue {

@@ -12,8 +12,15 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
         const bool lockstep = plan.exit && plan.exit->lockstep && plan.next;
         dispatcher.emplace(
             host,
-            DispatcherPlan{
-                .options = plan.dispatch, .draft = plan.draft, .holds_runs_back = lockstep},
+            DispatcherPlan{.options = plan.dispatch,
+                           .draft = plan.draft,
+                           .holds_runs_back = lockstep,
+                           .account = {.controller = plan.dispatch.controller,
+                                       .sequential = plan.dispatch.start == StartRule::Sequential,
+                                       .free_candidates = plan.free_candidates,
+                                       .random_seed = plan.dispatch.random_decisions},
+                           .drafts = plan.speculative,
+                           .exits = plan.priced_exits},
             backend.kv_slots());
         host.inbox.attach(*dispatcher);
     }
@@ -23,7 +30,9 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
                                           .behind_last = !plan.next,
                                           .dispatcher = dispatcher ? &*dispatcher : nullptr,
                                           .first_segment = plan.first_segment});
-        host.inbox.attach(*early_verify);
+        if (!dispatcher) host.inbox.attach(*early_verify);
+        if (dispatcher)
+            dispatcher->price_to([this](const msg::Price& price) { early_verify->take(price); });
     }
     if (!plan.next) {
         final_verify.emplace(
@@ -63,7 +72,7 @@ void SegmentRoles::follow(RequestState& state,
                           const TreeUpdate& step) {
     if (tap) tap->follow(verdict);
     if (early_verify) early_verify->follow(state);
-    if (dispatcher) dispatcher->follow(state, step);
+    if (dispatcher) dispatcher->follow(state, verdict, step);
     if (self_draft) self_draft->follow(state, step);
 }
 

@@ -61,6 +61,7 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
         one.part.hold = 0;
         for (auto merged = part; merged != waiting.end(); ++merged) {
             if (!same(*merged)) continue;
+            join_cost(*merged);
             one.part.batch = merged->part.batch;  // a verdict answers the newest of them
             if (Status placed = place_rows(one, *merged); !placed) return placed;
         }
@@ -70,6 +71,24 @@ Status SegmentRun::collect(const SegmentRequests& requests, std::span<const Wait
     job.fit_memory();
     build_rows(job.rows, job.path_slots);
     return {};
+}
+
+/// The batch's cost so far is known if the run has parts of one batch alone, without a prompt.
+void SegmentRun::join_cost(const WaitingPart& waiting) {
+    const bool first = !cost_joined_.has_value();
+    if (first) cost_joined_ = waiting.cost;
+    const bool known = waiting.part.kind == msg::BatchKind::Verify &&
+                       *cost_joined_ == waiting.cost && (!waiting.cost || waiting.cost->known());
+    cost_known_ = cost_known_ && known;
+    if (waiting.cost) cost = *waiting.cost;
+}
+
+void SegmentRun::charge(Micros took) {
+    const auto micros = static_cast<std::uint32_t>(
+        std::clamp<Micros::rep>(took.count(), 1, std::numeric_limits<std::uint32_t>::max() / 2));
+    cost = cost_known_ ? msg::BatchCost{.sum_us = cost.sum_us + micros,
+                                        .longest_us = std::max(cost.longest_us, micros)}
+                       : msg::BatchCost{};
 }
 
 /// Adds the rows that are still in the tree, with their hidden states from the segment before. The

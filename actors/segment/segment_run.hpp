@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -73,6 +74,8 @@ struct SegmentRun {
     /// What was drawn after the rows that run, for the next segment.
     void add_draws(msg::Batch& batch) const;
     [[nodiscard]] bool verifies() const;  // not prefill alone
+    /// The job took so long: adds it to the cost of the batch.
+    void charge(Micros took);
     [[nodiscard]] JobLabel label() const;
     [[nodiscard]] std::size_t dim() const { return job.dim(); }
     [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
@@ -83,10 +86,14 @@ struct SegmentRun {
     std::vector<msg::BatchRow> rows;  // the rows that run, part after part
     LayerJob job;                     // on these rows
     Micros started{0};
+    msg::BatchCost cost = {};  // of the batch, with this segment from charge() on
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
+    void join_cost(const WaitingPart& waiting);
 
+    std::optional<std::optional<msg::BatchCost>> cost_joined_ = {};  // of the first part
+    bool cost_known_ = true;
     std::vector<std::shared_ptr<TensorShare>> tensors_;  // that the job's inputs lie in
     std::vector<std::shared_ptr<RowMemory>> copies_;     // likewise
 };

@@ -171,6 +171,7 @@ void SegmentRunner::finish(const RunPtr& run, JobOutcome outcome) {
     running_.reset();
     if (roles_.self_draft)
         roles_.self_draft->ran(run->verifies(), host_.context->now() - run->started);
+    run->charge(host_.context->now() - run->started);
     run->release();
     run->drop_stale(host_.requests, outcome, roles_.final_verify.has_value());
     Status status;
@@ -201,7 +202,7 @@ Status SegmentRunner::announce(const SegmentRun& run) {
         if (part == run.parts.end()) continue;  // stopped while it was verified
         if (roles_.self_draft)
             roles_.self_draft->verified(verified.state, verified.rows, verified.result);
-        const msg::Verdict verdict = roles_.final_verify->announce(verified, *part);
+        const msg::Verdict verdict = roles_.final_verify->announce(verified, *part, run.cost);
         if (Status applied = results_.apply(*part->state, verdict); !applied) return applied;
         if (!roles_.early_verify || part->state->over()) continue;
         roles_.early_verify->look_ahead(

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "actors/account/gain_turns.hpp"
 #include "actors/protocol/request_state.hpp"
-#include "actors/self_draft/gain_turns.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"

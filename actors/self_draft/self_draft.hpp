@@ -29,12 +29,12 @@
 #include <span>
 #include <vector>
 
+#include "actors/account/gain_turns.hpp"
 #include "actors/decoding/acceptance.hpp"
 #include "actors/decoding/adaptive_stops.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/self_draft/draft_chain.hpp"
 #include "actors/self_draft/draft_pass.hpp"
-#include "actors/self_draft/gain_turns.hpp"
 #include "actors/self_draft/residual_stack.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
 #include "actors/self_draft/self_draft_metrics.hpp"

@@ -31,6 +31,7 @@ namespace paceline::msg {
         case Kind::Verdict:
         case Kind::Stop:
         case Kind::Draw:
+        case Kind::Price:
             return std::nullopt;
     }
     PoolRef slot;

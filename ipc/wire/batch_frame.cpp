@@ -55,7 +55,8 @@ std::vector<std::byte> frame_of(const Batch& batch) {
         .tensor_generation = batch.tensor_generation,
         .tensor_rows = batch.tensor_rows,
         .draw_count = static_cast<std::uint32_t>(batch.draws.size()),
-        .drawn_token_count = static_cast<std::uint32_t>(batch.drawn_tokens.size())};
+        .drawn_token_count = static_cast<std::uint32_t>(batch.drawn_tokens.size()),
+        .cost = batch.cost};
     std::vector<std::byte> frame(bytes_of(header));
     std::byte* at = put(frame.data(), std::span{&header, 1});
     at = put(at, std::span{batch.parts});
@@ -91,7 +92,8 @@ Result<Batch> decode_batch(std::span<const std::byte> frame) {
     Batch batch{.epoch = header.epoch,
                 .tensor = header.tensor,
                 .tensor_generation = header.tensor_generation,
-                .tensor_rows = header.tensor_rows};
+                .tensor_rows = header.tensor_rows,
+                .cost = header.cost};
     frame = frame.subspan(sizeof header);
     batch.parts = take<BatchPart>(frame, header.part_count);
     batch.rows = take<BatchRow>(frame, header.row_count);

@@ -3,7 +3,7 @@
 //     BatchHeader | BatchPart x part_count | BatchRow x row_count
 //                | BatchDraw x draw_count | TokenWeight x drawn_token_count
 //
-// so a batch of one row takes 92 bytes, and a prefill of 512 rows about 15 KB. Every other message
+// so a batch of one row takes 100 bytes, and a prefill of 512 rows about 15 KB. Every other message
 // is its own frame.
 // Invariant: decode_batch() accepts exactly the lengths that batch_length_fits() does. Errors:
 // Protocol, with count and limit. Pure functions; any thread.

@@ -28,6 +28,7 @@ inline constexpr std::array kHotKinds = {
     exactly<msg::Proposal>(Urgency::Normal),   kBatchRule,
     exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
     exactly<msg::Stop>(Urgency::Urgent),       exactly<msg::Draw>(Urgency::Normal),
+    exactly<msg::Price>(Urgency::Normal),
 };
 
 /// The longest frame where no batch of more than `batch_rows` rows travels, and one with drawn

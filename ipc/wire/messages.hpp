@@ -16,6 +16,7 @@
 //                                       and the conductor
 //
 //     draft, correct --Draw--> first segment: drawn candidates and their distribution
+//     first segment --Price--> draft, correct, exits: whether and at what price they speculate
 //
 // A Batch announces its own hidden states; every other tensor is announced by a TensorNote.
 #pragma once
@@ -37,7 +38,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 10;
+inline constexpr std::uint32_t kWireVersion = 11;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -48,6 +49,7 @@ enum class Kind : std::uint16_t {
     Stop = 4,
     TensorNote = 5,
     Draw = 6,
+    Price = 7,
 };
 
 struct Route {
@@ -141,6 +143,16 @@ enum class BatchKind : std::uint32_t {
     Verify,   // the root and its candidates; a verdict follows
 };
 
+/// The time of a batch's jobs so far, in microseconds. Durations, never readings of a clock: clocks
+/// of different machines differ. Both 0: not known, for prompts or other batches shared its jobs.
+struct BatchCost {
+    std::uint32_t sum_us = 0;      // of all segments
+    std::uint32_t longest_us = 0;  // of one segment
+
+    [[nodiscard]] bool known() const { return sum_us > 0; }
+    friend bool operator==(const BatchCost&, const BatchCost&) = default;
+};
+
 /// The rows of one request in a batch.
 struct BatchPart {
     RequestId request;
@@ -171,6 +183,7 @@ struct BatchHeader {
     std::uint32_t tensor_rows;
     std::uint32_t draw_count;
     std::uint32_t drawn_token_count;
+    BatchCost cost;
 };
 
 /// segment -> next segment. At most one part per request. The rows of a part are consecutive and in
@@ -182,6 +195,7 @@ struct Batch {
     std::uint32_t tensor = kNoTensor;
     std::uint32_t tensor_generation = 0;
     std::uint32_t tensor_rows = 0;
+    BatchCost cost = {};
     std::vector<BatchPart> parts = {};  // 1 .. kBatchPartsMax
     std::vector<BatchRow> rows = {};    // 1 .. kBatchRowsMax
     std::vector<BatchDraw> draws = {};  // by row, ascending; at most kVerifyRowsMax
@@ -241,6 +255,7 @@ struct Verdict {
     std::uint32_t batch_rows;  // rows of this request that were verified, the root included
     std::uint32_t depth;  // of the deepest of them below the root: the most that can be accepted
     FinishReason finish;  // not None: tokens[count-1] is the last token of the answer
+    BatchCost cost;       // of the batch, all requests
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };
@@ -252,6 +267,28 @@ struct Stop {
     Route route;
 };
 
+enum class SpeculationMode : std::uint32_t {
+    On,     // as far as it pays at this price
+    Off,    // nothing is drafted or evaluated
+    Probe,  // also what does not seem to pay: few rounds, to learn what it gains by now
+};
+
+/// first segment -> draft, correct and exits: what time is worth (actors/account). For all requests
+/// of the receiver; the route is that of one which both ends know. The newest counts. A lost one
+/// costs speed, never exactness.
+struct Price {
+    static constexpr Kind kKind = Kind::Price;
+    Route route;
+    std::uint32_t generation;  // counts up
+    SpeculationMode mode;
+    std::uint32_t candidates_max;  // of a request in a round
+    float token_us;                // per token of the text, by the best plan; 0: not known yet
+    float plain_us;                // per token without speculation; 0: not known yet
+    float row_us;                  // of one more row in a verify batch
+    float pass_share;  // the part of a pass's time by which decoding gets longer: 0 .. 1
+    float extra_us;    // by which a batch takes longer while exits and drafts work; 0: unknown
+};
+
 /// A message whose frame is the bytes of its struct.
 template <class M>
 concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layout_v<M> && requires {
@@ -260,7 +297,7 @@ concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layou
 template <class M>
 concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
-              PlainMessage<Stop> && PlainMessage<Draw> && HotMessage<Batch>);
+              PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> && HotMessage<Batch>);
 
 /// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
 /// part. Nothing for an unknown kind or a frame that is too short. Unchecked.
@@ -273,6 +310,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Stop:
         case Kind::TensorNote:
         case Kind::Draw:
+        case Kind::Price:
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
@@ -305,6 +343,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Verdict:
         case Kind::Stop:
         case Kind::Draw:
+        case Kind::Price:
             return 1;
     }
     std::uint32_t rows = 0;
@@ -319,11 +358,13 @@ static_assert(sizeof(ProposedNode) == 12);
 static_assert(sizeof(Proposal) == 16 + 16 + 12 * kProposalNodesMax);
 static_assert(sizeof(BatchRow) == 28);
 static_assert(sizeof(BatchPart) == 32);
-static_assert(sizeof(BatchHeader) == 32);
+static_assert(sizeof(BatchHeader) == 40);
 static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
-static_assert(sizeof(Verdict) == 16 + 24 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(Verdict) == 16 + 32 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(BatchCost) == 8);
+static_assert(sizeof(Price) == 16 + 32);
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);
 
 }  // namespace paceline::msg

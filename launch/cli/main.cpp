@@ -49,6 +49,7 @@ std::string variable(const std::string& name) {
 paceline::Environment read_environment() {
     paceline::Environment environment;
     environment.model = variable("PACELINE_MODEL");
+    environment.method = variable("PACELINE_METHOD");
     environment.pretrained = variable("PACELINE_PRETRAINED");
     environment.cache_folder = paceline::own_cache_folder(set_variable);
     environment.hub_cache = paceline::hub_cache_folder(set_variable);

@@ -11,6 +11,7 @@
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/cli/auto_method.hpp"
 #include "launch/cli/chat_loop.hpp"
 #include "launch/cli/run_plan.hpp"
 #include "launch/cli/run_session.hpp"
@@ -96,9 +97,10 @@ void add_method_options(Command& command, RunOptions& options) {
                        "pipeline of processes to decode with (configs/*.toml)");
     command
         .add_option("--method", options.method,
-                    "how to decode: plain (one token after the other, in this process), or one "
-                    "of --list-methods, a pipeline of processes. The text is the same")
-        .show_default()
+                    "how to decode: auto (the fastest by earlier runs here; docs/"
+                    "choosing-a-method.md), plain (one token after the other, in this process), "
+                    "or one of --list-methods, a pipeline of processes. The text is the same "
+                    "(default: $PACELINE_METHOD, else auto)")
         .excludes("--config");
     command
         .add_flag_with_value("--list-methods", options.list_methods,
@@ -145,7 +147,8 @@ void add_placement_options(Command& command, RunOptions& options) {
 Status check_combinations(const RunOptions& options) {
     const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
     if (Status s = check_plan_options(options); !s.ok()) return s;
-    if (options.uses_stages() && !device_of(options.model).exact) return bad(kExactIsForPlain);
+    if (options.uses_stages() && !options.is_auto() && !device_of(options.model).exact)
+        return bad(kExactIsForPlain);
     if (!options.config_file.empty() && device_of(options.model).gpu) {
         return bad(kDeviceIsInTheFile);
     }
@@ -301,12 +304,46 @@ int single_answer(RunSession& session,
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
 
+/// Loads the method that `--method auto` comes to, and says which it is. One that cannot be started
+/// is followed by the next one. Errors: those of plain decoding.
+Status load_automatic(RunSession& session,
+                      const AutoMethod& automatic,
+                      RunOptions& chosen,
+                      Result<std::optional<PipelineConfig>>& written,
+                      const Environment& environment,
+                      RunLog& log) {
+    const AutoChoice choice = automatic.choose(chosen);
+    const auto tell = [&](const std::string& what) {
+        if (!chosen.quiet) std::fprintf(stderr, "paceline run: %s\n", what.c_str());
+    };
+    std::vector<std::string> methods{choice.method};
+    methods.insert(methods.end(), choice.fallbacks.begin(), choice.fallbacks.end());
+    tell(fmt::format("method {}: {}", choice.method, choice.reason));
+    Status loaded;
+    for (const std::string& method : methods) {
+        chosen.method = method;
+        written = written_pipeline(chosen);
+        if (written.ok()) {
+            if (!chosen.quiet && !written.value()) session.print_rounded_types();
+            loaded = session.load(written.value(), chosen, environment, log);
+        } else {
+            loaded = written.error();
+        }
+        if (loaded.ok() || method == methods.back()) break;
+        tell(fmt::format("method {} could not be started ({}); the next one is tried", method,
+                         loaded.error().what));
+        chosen.draft_model.clear();  // of the first one
+    }
+    return loaded;
+}
+
 /// What --list-methods, --list-settings or --print-config print.
 Result<std::string> page_of(const RunOptions& options) {
     if (options.list_methods)
         return *options.list_methods == "all" ? methods_table() : families_table();
     if (options.list_settings) return settings_text();
-    const Result<ConfigSource> source = config_source(options.config_file, options.method);
+    const std::string method = options.is_auto() ? kPlainMethod : options.method;
+    const Result<ConfigSource> source = config_source(options.config_file, method);
     return source ? config_text(source.value()) : source.error();
 }
 
@@ -331,7 +368,10 @@ Command add_run(Command& app, RunOptions& options) {
     return command;
 }
 
-int run_run(const RunOptions& options, const Environment& environment) {
+int run_run(const RunOptions& given, const Environment& environment) {
+    RunOptions options = given;
+    if (options.method.empty() && options.config_file.empty())
+        options.method = environment.method.empty() ? kAutoMethod : environment.method;
     if (options.list_methods || options.list_settings || options.print_config) {
         const Result<std::string> page = page_of(options);
         if (!page) return report(kRunCommand, page.error());
@@ -339,7 +379,8 @@ int run_run(const RunOptions& options, const Environment& environment) {
         return written.ok() ? kExitOk : report_failure(kRunCommand, written.error());
     }
     if (Status s = check_combinations(options); !s.ok()) return report(kRunCommand, s.error());
-    const Result<std::optional<PipelineConfig>> written = written_pipeline(options);
+    // With auto the method is known once the model is.
+    Result<std::optional<PipelineConfig>> written = written_pipeline(options);
     if (!written) return report(kRunCommand, written.error());
     if (options.dry_run) {
         const Status printed = print_plan(*written.value(), options, environment);
@@ -366,8 +407,6 @@ int run_run(const RunOptions& options, const Environment& environment) {
         std::fprintf(stderr, "paceline run: %s\n", visible_lines(stops).c_str());
     if (const std::string keys = session.sampling_remark(options); !options.quiet && !keys.empty())
         std::fprintf(stderr, "paceline run: %s\n", keys.c_str());
-    // A pipeline says it of all its models, each where it is computed.
-    if (!options.quiet && !written.value()) session.print_rounded_types();
 
     Turn turn;
     if (prompt.value()) {
@@ -378,11 +417,23 @@ int run_run(const RunOptions& options, const Environment& environment) {
         if (Status s = session.check_room(turn); !s.ok())
             return report_failure(kRunCommand, s.error());
     }
-    if (Status s = session.load(written.value(), options, environment, outputs.value().log);
-        !s.ok())
-        return report(kRunCommand, s.error());
-    const int code = options.interactive ? chat_loop(session, prompt.value(), options, environment)
-                                         : single_answer(session, turn, options, environment);
+    AutoMethod automatic{options, session.file(), environment};
+    RunOptions chosen = options;
+    Status loaded;
+    if (options.is_auto()) {
+        loaded =
+            load_automatic(session, automatic, chosen, written, environment, outputs.value().log);
+    } else {
+        // A pipeline says it of all its models, each where it is computed.
+        if (!options.quiet && !written.value()) session.print_rounded_types();
+        loaded = session.load(written.value(), chosen, environment, outputs.value().log);
+    }
+    if (!loaded) return report(kRunCommand, loaded.error());
+    const int code = options.interactive ? chat_loop(session, prompt.value(), chosen, environment)
+                                         : single_answer(session, turn, chosen, environment);
+    if (session.has_answers())
+        automatic.learn(chosen, session.last_stats(), session.last_pipeline_stats(),
+                        written.value());
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {
         return report_failure(kRunCommand, s.error());
     }

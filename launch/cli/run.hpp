@@ -23,8 +23,8 @@ struct RunOptions {
     int max_tokens = -1;
     std::vector<std::string> stop_strings;
     SamplingOptions sampling;
-    std::string config_file;  // --config
-    std::string method = "plain";
+    std::string config_file;                  // --config
+    std::string method;                       // auto, plain, or a pipeline's; empty: not given
     std::optional<std::string> list_methods;  // "": the families; "all"
     bool list_settings = false;
     bool print_config = false;
@@ -41,7 +41,9 @@ struct RunOptions {
     bool verbose = false;
     bool quiet = false;
 
-    /// Whether other processes decode: --config, or a method that needs them.
+    /// Whether the method is to be chosen (launch/plan): neither --method nor --config was given.
+    [[nodiscard]] bool is_auto() const { return config_file.empty() && method == "auto"; }
+    /// Whether other processes decode: --config, or a method that needs them. Of auto: they may.
     [[nodiscard]] bool uses_stages() const { return !config_file.empty() || method != "plain"; }
     /// Whether stages are to be placed on GPUs.
     [[nodiscard]] bool wants_gpus() const {

@@ -92,7 +92,7 @@ Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
 }  // namespace
 
 Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options) {
-    if (!options.uses_stages()) return std::optional<PipelineConfig>{};
+    if (!options.uses_stages() || options.is_auto()) return std::optional<PipelineConfig>{};
     Result<PipelineConfig> config = options.config_file.empty()
                                         ? method_config(options.method)
                                         : read_pipeline_config(options.config_file);
@@ -137,7 +137,7 @@ Status check_plan_options(const RunOptions& options) {
             "--measure-costs take synthetic weights, and so does --dry-run");
     }
     if (!options.wants_gpus()) return {};
-    if (!options.uses_stages())
+    if (!options.uses_stages() || options.is_auto())
         return bad("--gpus, --machine and --dry-run place stages; give --method or --config too");
     if (options.model.device != "cpu")
         return bad("--device puts all stages on one GPU; leave it out with --gpus or --machine");

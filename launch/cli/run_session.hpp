@@ -62,6 +62,10 @@ public:
     void set_system(std::string text);
     [[nodiscard]] const std::string& system() const { return system_; }
 
+    [[nodiscard]] const ModelFile& file() const { return model_->file; }
+    [[nodiscard]] const std::optional<PipelineStats>& last_pipeline_stats() const {
+        return records_.back().pipeline;
+    }
     [[nodiscard]] Interrupt& interrupt() { return *interrupt_; }
     [[nodiscard]] const RunStats& last_stats() const { return records_.back().stats; }
     [[nodiscard]] std::size_t answers() const { return records_.size(); }

@@ -186,9 +186,6 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "the threshold moves until `acceptance_target` of the candidates are accepted, across "
          "requests (`reach_min` where it is 0.01 or more, else `confidence_min`)"},
         {"acceptance_target", number(g.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
-        {"while_worth", &g.while_worth,
-         "`sequential`: a chain ends where another pass costs more time than it saves, as "
-         "measured"},
         {"width", number(g.width, 1, kVerifyRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
@@ -233,9 +230,6 @@ Status finish_draft(const TomlTable& table, DraftConfig& draft) {
         Status s = check_threshold(table, growth.confidence_min, growth.draft_reach_min);
         if (!s.ok()) return s;
     }
-    if (growth.while_worth && growth.pace != DraftPace::Sequential)
-        return table.error("while_worth",
-                           "is for pace = \"sequential\": elsewhere passes are hidden");
     return {};
 }
 

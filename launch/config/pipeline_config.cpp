@@ -111,6 +111,9 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     if (!schedule.mode_given) options.start = default_mode(config);
     if (!schedule.wait_given && options.start == StartRule::Lockstep)
         options.proposal_wait = kLockstepWait;
+    const bool as_configured = options.start == StartRule::Lockstep || config.self_draft ||
+                               config.acceptance == AcceptanceRule::Unverified;
+    if (as_configured) options.controller = Controller::Off;
     if (schedule.batches_given) return options;
     int batches = options.start == StartRule::AtOnce ? config.segments() : 1;
     // Every early token is a batch of its own; the row that the exit was not sure of is one more.

@@ -27,6 +27,10 @@ std::vector<Field> fields_of(DispatchOptions& s) {
         {"requests_max", number(s.requests_max, 1, kBatchPartsMax), "requests that share a batch"},
         {"reach_min", number(s.verify_reach_min, 0, 1),
          "a candidate is sent only if its path is at least this probable; 0: always"},
+        {"controller", word(s.controller, {"off", "on", "plain"}),
+         "`on`: drafts, exits and verification work as far as they gain time, by what is measured; "
+         "`off`: as configured, for studies; `plain`: nothing is speculated, for measurements. "
+         "Always `off` with `lockstep`, `[self_draft]` (which has `auto_off`) and `unverified`"},
     };
 }
 

@@ -16,7 +16,8 @@ struct Field;
 class TomlTable;
 
 struct ScheduleConfig {
-    DispatchOptions options = {};  // as written; dispatch_options() fills in what is not
+    // As written; dispatch_options() fills in what is not.
+    DispatchOptions options = {.controller = Controller::On};
     bool mode_given = false;
     bool wait_given = false;
     bool batches_given = false;

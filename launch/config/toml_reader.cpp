@@ -67,6 +67,10 @@ std::string number_text(const toml::node& node) {
     return text;
 }
 
+/// Keys of earlier versions, and what does their work now.
+constexpr std::pair<std::string_view, const char*> kRemovedKeys[] = {
+    {"while_worth", "[schedule] controller = \"on\", the default, ends chains that do not pay"}};
+
 TomlNumber number_of(const toml::node& node) {
     return {node.value<double>().value_or(0.0), node.is_integer()};
 }
@@ -151,6 +155,10 @@ Status TomlTable::allow_only(std::span<const std::string_view> known) const {
         for (const auto& [key, node] : as_table(layer.node)) {
             const std::string_view name = key.str();
             if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+            for (const auto& [removed, instead] : kRemovedKeys) {
+                if (removed == name)
+                    return error(layer, name, fmt::format("is no key any more: {}", instead));
+            }
             return error(layer, name, "is not a known key" + known_text(name, known));
         }
     }

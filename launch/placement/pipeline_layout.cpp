@@ -50,6 +50,13 @@ Status check_segment(const control::Hello& hello,
     return check_vocabulary(hello, name, first, first_name);
 }
 
+/// Segments whose exit gets prices: also the last one, if its heads look ahead.
+std::vector<StageId> priced_exits(const Placement& placement, const PipelineConfig& config) {
+    std::vector<StageId> exits = placement.exits();
+    if (config.exit && config.exit->ahead > 0) exits.push_back(placement.verifier());
+    return exits;
+}
+
 }  // namespace
 
 EdgeSpec batch_edge(StageId from, int dim, std::uint32_t rows) {
@@ -122,6 +129,13 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         if (config.exit && config.exit->options.proposes && exit != first)
             add({.from = exit, .to = first});
     }
+    // What time is worth goes to all who speculate.
+    for (const std::optional<StageId>& stage : {draft, correct}) {
+        if (stage) add({.from = first, .to = *stage});
+    }
+    for (const StageId exit : priced_exits(placement, config)) {
+        if (exit != first) add({.from = first, .to = exit});
+    }
     // Heads that look ahead propose from the verifier.
     if (config.exit && config.exit->ahead > 0 && verifier != first)
         add({.from = verifier, .to = first});
@@ -185,6 +199,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.correct_stage = placement.correct().value_or(StageId{0}).value;
     if (config.exit_sends_candidates() && !placement.exits().empty())
         assignment.candidate_stage = placement.exits().front().value;
+    assignment.exit_stages = priced_exits(placement, config);
     assignment.dispatch = dispatch_options(config);
     assignment.dispatch.prefill_rows = placement.prefill_rows;
     assignment.draft = config.draft.value_or(DraftConfig{});

@@ -107,6 +107,11 @@ void transfer(Archive& archive, StageAssignment& a) {
     transfer(archive, {{"cores", number(cores, 0, kCoresMax)}});
     a.cores.resize(cores);
     for (int& core : a.cores) transfer(archive, {{"core", number(core, 0, kIntMax)}});
+    std::size_t exits = a.exit_stages.size();
+    transfer(archive, {{"exits", number(exits, 0, kSegmentsMax)}});
+    a.exit_stages.resize(exits);
+    for (StageId& exit : a.exit_stages)
+        transfer(archive, {{"exit stage", number(exit.value, 1, kSegmentsMax)}});
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
     bool self_draft = a.self_draft.has_value();

@@ -40,9 +40,10 @@ struct StageAssignment {
     std::int32_t usable_cores = 1;
     std::int32_t kv_slots = 0;
     std::int32_t segments = 1;
-    std::int32_t draft_stage = 0;      // its stage id; 0: no draft
-    std::int32_t correct_stage = 0;    // likewise
-    std::int32_t candidate_stage = 0;  // of the segment whose exit sends candidates; 0: none
+    std::int32_t draft_stage = 0;           // its stage id; 0: no draft
+    std::int32_t correct_stage = 0;         // likewise
+    std::int32_t candidate_stage = 0;       // of the segment whose exit sends candidates; 0: none
+    std::vector<StageId> exit_stages = {};  // segments with an exit, and one with heads ahead
     DispatchOptions dispatch;
     DraftConfig draft;
     std::optional<ExitConfig> exit;

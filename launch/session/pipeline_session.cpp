@@ -128,6 +128,13 @@ public:
         return outcome.get();
     }
 
+    static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
+        const auto plain = static_cast<double>(telemetry.gauge(gauges::kPlainTokenMicros));
+        if (plain > 0.0) stats.plain_rate = 1e6 / plain;
+        stats.speculation_gain =
+            static_cast<double>(telemetry.gauge(gauges::kSpeculationGain)) / 1000.0;
+    }
+
     [[nodiscard]] PipelineStats stats() const {
         PipelineStats stats;
         stats.method = pipeline_.config.name;
@@ -152,6 +159,7 @@ public:
             const Counts grown = growth_of(record);
             for (std::size_t i = 0; i < kCounters; ++i) stats.counters[i] += grown[i];
             // The newest incarnation of the first segment's process is the last one in this list.
+            if (record.id == StageId{1}) read_account(record.telemetry.snapshot(), stats);
             if (stats.self_draft && record.id == StageId{1})
                 stats.self_draft->gauges = record.telemetry.snapshot().gauges;
             if (stats.draft_skip &&

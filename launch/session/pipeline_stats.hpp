@@ -57,6 +57,10 @@ struct PipelineStats {
     /// tokens/s over plain decoding's. Empty: there is one pair, `rate` and `baseline_rate`.
     std::vector<double> times_plain{};
     double rate = 0.0;  // tokens/s of this run; 0: not measured
+    /// Tokens/s of a request without speculation, as the account measures it in between, and how
+    /// many times that speculation gave it last; 0: not measured.
+    double plain_rate = 0.0;
+    double speculation_gain = 0.0;
     PipelineMetrics metrics{};
     std::optional<SelfDraftView> self_draft{};  // of a target that drafts for itself
     std::optional<DraftSkipView> draft_skip{};  // of a draft whose skip set changes

@@ -61,6 +61,12 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageSpec& spec) {
         for (const StageId stage : plan.speculative) plan.verdict_to.push_back(stage);
     }
     plan.dispatch = a.dispatch;
+    plan.dispatch.draft_is_instant = a.draft_stage != 0 && a.draft.lookup;
+    plan.dispatch.exits_start_early = a.exit && a.exit->options.proposes;
+    plan.free_candidates = !a.draft.computes() && !a.exit;
+    for (const StageId exit : a.exit_stages) {
+        if (exit.value != 1) plan.priced_exits.push_back(exit);
+    }
     plan.first_segment = StageId{1};
     if (a.exit) plan.hold_limit = a.exit->options.defer_limit;
     return plan;

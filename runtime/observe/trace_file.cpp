@@ -187,6 +187,8 @@ const char* frame_name(std::uint32_t kind) {
             return "stop";
         case msg::Kind::Draw:
             return "draw";
+        case msg::Kind::Price:
+            return "price";
     }
     return "frame";
 }

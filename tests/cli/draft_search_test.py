@@ -29,7 +29,8 @@ class DraftSearch(CliTest):
 
     def config(self, pace: str = "sequential", rest: str = "", search: str = SEARCH) -> str:
         path = self.folder / "own.toml"
-        path.write_text(f'{STAGES}[draft]\n{search}pace = "{pace}"\ngamma = 4\n{rest}{SUPERVISION}')
+        path.write_text(f'{STAGES}[draft]\n{search}pace = "{pace}"\ngamma = 4\n{rest}[schedule]\ncontroller = "off"\n'
+                        f'{SUPERVISION}')
         return str(path)
 
     def run_figures(self, config: str, *args: str) -> tuple[str, dict, list[int]]:

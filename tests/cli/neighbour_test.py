@@ -30,7 +30,7 @@ class Neighbour(CliTest):
             self.addCleanup(process.kill)
 
     def test_every_method_keeps_a_tenth_of_its_speed_beside_one_busy_process(self):
-        methods = ["plain", "speculative-worth", "four-stages", "adadecode"]
+        methods = ["plain", "speculative", "four-stages", "adadecode"]
         alone = {method: max(self.rate(method) for _ in range(2)) for method in methods}
         self.busy()
         for method in methods:

@@ -11,6 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = os.environ.get("PACELINE_BINARY", str(ROOT / "build" / "release" / "paceline"))
 # A text that repeats itself, so that prompt lookup has something to find.
 PROMPT = "one two three four one two three four one two three four one two"
+# The tests say themselves what a method adds to plain decoding.
+os.environ["PACELINE_METHOD"] = "plain"
 TINY = str(ROOT / "tests" / "fixtures" / "models" / "tiny-chat.gguf")
 
 
@@ -33,8 +35,9 @@ needs_demo_model = unittest.skipUnless(
 
 
 def environment(**changes: str | None) -> dict[str, str]:
-    """The environment of a user who has set nothing for Paceline."""
+    """The environment of a user who has set nothing for Paceline but that plain decoding is the method."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
+    env["PACELINE_METHOD"] = "plain"
     for name, value in changes.items():
         env.pop(name, None)
         if value is not None:
@@ -70,6 +73,12 @@ class CliTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+
+    def as_configured(self, method: str) -> str:
+        """A file: the method without the account of costs and gains, so that its draft always works."""
+        path = self.folder / f"{method}-off.toml"
+        path.write_text(f'extends = "{method}"\n[schedule]\ncontroller = "off"\n')
+        return str(path)
 
     def run_ok(self, *args: str, **kwargs) -> str:
         """stdout as text; the program must end with 0 and write valid UTF-8."""

@@ -12,7 +12,7 @@ from paceline_cli import BINARY, CliTest, PROMPT, environment, TINY
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
-METHODS = ["speculative", "speculative-adaptive", "speculative-worth", "speculative-tree", "fold-sequential",
+METHODS = ["speculative", "speculative-adaptive", "speculative-tree", "fold-sequential",
            "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads"]
 EXIT = ('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "a"\nrole = "early-verify"\n'
         '[[stage]]\nname = "b"\nrole = "final-verify"\n'
@@ -70,7 +70,7 @@ class Parts(CliTest):
         self.put_right()
         for sampling in ([], SAMPLED):
             plain = self.run_with("-n", "60", *sampling)[1]
-            stderr, ids, stats = self.run_with("--method", "speculative", "-n", "60", *sampling,
+            stderr, ids, stats = self.run_with("--config", self.as_configured("speculative"), "-n", "60", *sampling,
                                                PACELINE_PRETRAINED=str(self.parts))
             self.assertEqual(ids, plain)
             self.assertIn(f"trained draft: {LAYERS} layers, a head of 512 tokens, {self.parts}/draft-deep", stderr)

@@ -108,7 +108,7 @@ class Scripts(CliTest):
             # CLaSp's programme takes up to 5 % of the time, which the formula does not have.
             self.assertLess(abs(float(row["simulated"]) / float(row["formula"]) - 1), 0.1, row)
 
-    def test_try_decodes_with_four_stages_unless_the_options_say_otherwise(self):
+    def test_try_lets_the_program_choose_and_compares_unless_a_method_is_named(self):
         # The script beside stand-ins for all that it calls; the program prints what it is given.
         script = self.folder / "launch" / "try"
         program = self.folder / "build" / "release" / "paceline"
@@ -123,10 +123,10 @@ class Scripts(CliTest):
         def given(*args: str) -> str:
             return subprocess.run([str(script), *args], capture_output=True, text=True, check=True).stdout.strip()
 
-        self.assertEqual(given("a b"), "run -m demo.gguf -p a b --method four-stages --figures -n 256\n\n"
+        self.assertEqual(given("a b"), "run -m demo.gguf -p a b -n 256\n\n"
                                        "compare -m demo.gguf a b")
         self.assertTrue(given("a", "-n", "3").startswith(
-            "run -m demo.gguf -p a --method four-stages --figures -n 3\n"))
+            "run -m demo.gguf -p a -n 3\n"))
         for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"]):
             self.assertEqual(given("a", *other), "run -m demo.gguf -p a -n 256 " + " ".join(other))
 
@@ -172,12 +172,11 @@ esac
         self.assertEqual(built("--fast")[0], 2)
 
     @needs_demo_model
-    def test_compare_says_in_three_lines_where_a_pipeline_stands(self):
+    def test_compare_says_in_two_lines_how_a_method_stands_to_plain_decoding(self):
         done = self.script("compare", "-m", demo_model(), "Name three colours.", "-n", "12")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"\Aplain decoding here: \d+ tokens/s\n"
-                                      r"four-stages with a device for every process \(simulated\): \d+ tokens/s\n"
-                                      r"the fastest method here: \S+, \d+ tokens/s, \d\.\d\d times plain decoding\n\Z")
+        self.assertRegex(done.stdout, r"\Aplain decoding: \d+ tokens/s\n"
+                                      r"\S+: \d+ tokens/s, \d+\.\d\d times plain decoding \(median of 3 pairs\)\n\Z")
         self.assertIn("no.gguf", self.script("compare", "-m", "/no.gguf", "x").stderr)
 
     def test_every_script_is_executable(self):

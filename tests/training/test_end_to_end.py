@@ -39,7 +39,6 @@ SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
 # method: what it says of the parts that it uses
 METHODS = {
     "speculative": ["trained draft: 2 layers"],
-    "speculative-worth": ["trained draft: 2 layers"],
     "pearl": ["trained draft: 2 layers"],
     "fold": ["trained draft: 2 layers", "trained exit head: after layer 3"],
     "four-stages": ["trained draft: 2 layers", "trained adapter: exit after layer 2"],
@@ -61,6 +60,7 @@ gamma = 8
 reach_min = 0.0
 [schedule]
 mode = "sequential"
+controller = "off"
 draft_wait_us = 10000000
 """
 # Whatever an exit says goes ahead, and is judged.
@@ -81,6 +81,8 @@ proposes = true
 gate = 0.0
 early_max = 1
 always_on = true
+[schedule]
+controller = "off"
 """
 
 

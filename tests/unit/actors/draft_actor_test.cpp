@@ -79,7 +79,7 @@ TEST_CASE("taking turns with an instant source: one complete proposal per verdic
     REQUIRE(said.size() == 1);
     CHECK(said[0].state == msg::ProposalState::Complete);
     CHECK(said[0].root_position == 5);
-    CHECK(chain_of(said[0]) == std::vector<TokenId>{3, 4, 1});  // a fourth would not pay
+    CHECK(chain_of(said[0]) == std::vector<TokenId>{3, 4, 1, 2});
     CHECK(said[0].nodes[0].origin == msg::Origin::Lookup);
     bench.verdict({3, 4, 9});
     said = bench.proposals();
@@ -99,38 +99,6 @@ TEST_CASE("taking turns with an instant source: one complete proposal per verdic
     bench.verdict({1});
     CHECK(bench.proposals().empty());
     CHECK_FALSE(bench.context.failure);
-}
-
-TEST_CASE(
-    "in turns a lookup that is always wrong falls silent, and speaks again when it is right") {
-    DraftBench turns{plan_of({.gamma = 8}), with_lookup()};
-    DraftBench ahead{plan_of({.pace = DraftPace::Ahead, .gamma = 8}), with_lookup()};
-    Request request;
-    request.text = {1};
-    request.context = 600;
-    turns.begin(request);
-    ahead.begin(request);
-    std::mt19937_64 random{3};
-    const auto rows_after = [](DraftBench& bench, TokenId token) {
-        bench.verdict({token});
-        const std::vector<msg::Proposal> said = bench.proposals();
-        return said.empty() ? 0U : said.back().count;
-    };
-    std::uint32_t late = 0;
-    std::uint32_t late_ahead = 0;
-    for (int i = 0; i < 300; ++i) {
-        const auto token = static_cast<TokenId>(random() % kFakeVocab);
-        const std::uint32_t rows = rows_after(turns, token);
-        const std::uint32_t rows_ahead = rows_after(ahead, token);
-        if (i < 200) continue;
-        late += rows;
-        late_ahead += rows_ahead;
-    }
-    CHECK(late < 25);         // of 100 verdicts
-    CHECK(late_ahead > 100);  // prepared, not sent: the dispatcher knows how probable it is
-    std::uint32_t rows = 0;
-    for (int i = 0; i < 60; ++i) rows = rows_after(turns, 1 + i % 5);
-    CHECK(rows == 8);
 }
 
 TEST_CASE("nothing is proposed that could not be committed") {
@@ -183,7 +151,7 @@ TEST_CASE("every pace and part: random events, and the candidates are those of p
             (void)run_at_random(lookup, seed, false);
         }
     }
-    CHECK(proposals > 1000);
+    CHECK(proposals > 900);
 }
 
 TEST_CASE("each turn and round of a model ends with Complete, however late it is") {
@@ -215,28 +183,80 @@ TEST_CASE("each turn and round of a model ends with Complete, however late it is
     }
 }
 
-TEST_CASE("while it is worth a pass: the dearer the passes, the shorter the chains in turns") {
-    const auto proposed = [](Micros pass, bool while_worth) {
+namespace {
+
+msg::Price price_of(const DraftBench& bench, std::uint32_t generation, msg::SpeculationMode mode) {
+    msg::Price price{};
+    price.route = bench.route();
+    price.generation = generation;
+    price.mode = mode;
+    price.candidates_max = 32;
+    price.token_us = price.plain_us = 2000;
+    price.row_us = 50;
+    price.pass_share = 1;
+    return price;
+}
+
+/// Passes of `pass`, and verdicts that nothing was right: what is proposed in 40 rounds.
+std::uint32_t proposed_in_40(DraftBench& bench, Micros pass) {
+    std::uint32_t count = 0;
+    for (int round = 0; round < 40; ++round) {
+        do {
+            bench.context.time += pass;
+        } while (bench.context.run_job());
+        for (const msg::Proposal& said : bench.proposals()) count += said.count;
+        bench.verdict({plain_next(bench.spec, bench.text)});
+    }
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("at a price, the dearer the passes, the shorter the chains") {
+    const auto proposed = [](Micros pass, bool priced) {
         FakeBackend backend{0, kFakeLayers, 1024};
-        DraftBench bench{
-            plan_of({.pace = DraftPace::Sequential, .gamma = 8, .while_worth = while_worth}),
-            with_model(backend)};
+        DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 8}), with_model(backend)};
         bench.begin(request_of(12));
-        std::uint32_t count = 0;
-        for (int turn = 0; turn < 30; ++turn) {
-            do {
-                bench.context.time += pass;
-            } while (bench.context.run_job());
-            for (const msg::Proposal& said : bench.proposals()) count += said.count;
-            bench.context.time += Micros{2000};
-            bench.verdict({plain_next(bench.spec, bench.text)});
-        }
-        return count;
+        if (priced) bench.deliver(kFirst, price_of(bench, 1, msg::SpeculationMode::On));
+        return proposed_in_40(bench, pass);
     };
     const std::uint32_t whole = proposed(Micros{1900}, false);
     CHECK(whole == proposed(Micros{1}, false));
     CHECK(proposed(Micros{1}, true) > proposed(Micros{1900}, true));
     CHECK(proposed(Micros{1900}, true) < whole / 2);
+}
+
+TEST_CASE("a draft that is off computes and says nothing, and goes on when it is on again") {
+    for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead}) {
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftBench bench{plan_of({.pace = pace, .gamma = 4}), with_model(backend)};
+        bench.begin(request_of(12));
+        bench.deliver(kFirst, price_of(bench, 1, msg::SpeculationMode::Off));
+        (void)proposed_in_40(bench, Micros{1});
+        const std::uint64_t jobs = bench.context.jobs_run;
+        CHECK(proposed_in_40(bench, Micros{1}) == 0);
+        CHECK(bench.context.jobs_run == jobs);
+        // An older price changes nothing.
+        bench.deliver(kFirst, price_of(bench, 1, msg::SpeculationMode::Probe));
+        CHECK(proposed_in_40(bench, Micros{1}) == 0);
+        bench.deliver(kFirst, price_of(bench, 2, msg::SpeculationMode::Probe));
+        CHECK(proposed_in_40(bench, Micros{1}) > 0);
+        CHECK_FALSE(bench.context.failure);
+    }
+}
+
+TEST_CASE("a lookup goes on while the model is off, so that it is known what it would gain") {
+    DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
+    Request request;
+    request.text = {1, 2, 3, 1, 2};
+    request.context = 100;
+    bench.begin(request);
+    (void)bench.proposals();
+    bench.deliver(kFirst, price_of(bench, 1, msg::SpeculationMode::Off));
+    bench.verdict({3}, 0);
+    const auto said = bench.proposals();
+    REQUIRE_FALSE(said.empty());
+    CHECK(said.back().count > 0);
 }
 
 TEST_CASE("lockstep does not wait for an exit that stays silent") {
@@ -292,7 +312,7 @@ TEST_CASE("a job whose attempt is cancelled ends the request here, and a lost ve
     CHECK(bench.proposals().size() == 1);
 }
 
-TEST_CASE("a source without probabilities proposes until its chain does not pay for a row") {
+TEST_CASE("a source without probabilities proposes chains of the full length") {
     DraftTools tools;
     const std::vector<TokenId> answer(40, 3);
     tools.source = [&](const Request&) {
@@ -305,7 +325,7 @@ TEST_CASE("a source without probabilities proposes until its chain does not pay 
     bench.begin(request);
     const std::vector<msg::Proposal> said = bench.proposals();
     REQUIRE(said.size() == 1);
-    CHECK(chain_of(said[0]) == std::vector<TokenId>(18, 3));
+    CHECK(chain_of(said[0]) == std::vector<TokenId>(32, 3));
     CHECK(said[0].nodes[1].log_prob == doctest::Approx(std::log(DraftSource::kUnknown)));
 }
 
@@ -318,6 +338,16 @@ TEST_CASE("a source's chain comes first, and the model goes on beside and below 
     request.text = {1, 2, 3, 4, 1, 2};
     request.context = 100;
     bench.begin(request);
+    msg::Price price = price_of(bench, 1, msg::SpeculationMode::Off);
+    price.row_us = 0.5F * price.token_us;  // a path less probable than this is not worth a row
+    bench.deliver(kFirst, price);
+    while (bench.context.run_job()) {
+    }
+    (void)bench.proposals();
+    price.generation = 2;
+    price.mode = msg::SpeculationMode::On;
+    bench.deliver(kFirst, price);
+    bench.verdict({3}, 0);
     while (bench.context.run_job()) {
     }
     const msg::Proposal said = bench.proposals().at(0);
@@ -327,7 +357,8 @@ TEST_CASE("a source's chain comes first, and the model goes on beside and below 
         if (said.nodes[i].origin == msg::Origin::Lookup) lookup.push_back(said.nodes[i].token);
         model |= said.nodes[i].origin == msg::Origin::Trunk;
     }
-    CHECK(lookup == std::vector<TokenId>{3, 4, 1});
+    REQUIRE(lookup.size() < 4);
+    CHECK(lookup.at(0) == 4);
     CHECK(model);
     CHECK(backend.head_rows >= 4);
 }
@@ -342,5 +373,6 @@ TEST_CASE("who is the wrong peer for a message, or sends one of the wrong kind, 
     CHECK(refused(kFirst, msg::Verdict{}));
     CHECK(refused(kVerifier, msg::Proposal{}));
     CHECK(refused(kVerifier, msg::TensorNote{}));
+    CHECK(refused(kVerifier, msg::Price{}));
     CHECK(refused(kVerifier, msg::Batch{.epoch = Epoch{1}}));
 }

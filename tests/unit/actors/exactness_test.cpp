@@ -59,18 +59,21 @@ struct Mixture {
     std::size_t exit;
     std::size_t sampling;
     std::size_t requests;
+    std::size_t controller;  // off, on, and with random decisions and prices
 
-    static constexpr std::array<std::size_t, 8> kSizes{std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3};
-    [[nodiscard]] std::array<std::size_t, 8> values() const {
-        return {drafting, segments, start, shape, in_flight, exit, sampling, requests};
+    static constexpr std::array<std::size_t, 9> kSizes{
+        std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3, 3};
+    [[nodiscard]] std::array<std::size_t, 9> values() const {
+        return {drafting, segments, start, shape, in_flight, exit, sampling, requests, controller};
     }
 };
 
 Mixture draw_mixture(std::uint64_t seed) {
     std::mt19937_64 random{seed};
     const auto& sizes = Mixture::kSizes;
-    return {random() % sizes[0], random() % sizes[1], random() % sizes[2], random() % sizes[3],
-            random() % sizes[4], random() % sizes[5], random() % sizes[6], random() % sizes[7]};
+    return {random() % sizes[0], random() % sizes[1], random() % sizes[2],
+            random() % sizes[3], random() % sizes[4], random() % sizes[5],
+            random() % sizes[6], random() % sizes[7], random() % sizes[8]};
 }
 
 PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
@@ -86,6 +89,8 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
+    if (choice.controller > 0) options.dispatch.controller = Controller::On;
+    if (choice.controller == 2) options.dispatch.random_decisions = seed;
     options.verify.head_rows = 1 + static_cast<std::uint32_t>(random() % 5);
     options.candidate_right = 0.25 * static_cast<double>(random() % 5);
     add_exit(options, static_cast<Exit>(choice.exit), random);
@@ -125,6 +130,7 @@ TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
         CAPTURE(options.segments);
         CAPTURE(choice.exit);
         CAPTURE(choice.requests);
+        CAPTURE(choice.controller);
         check_exact(options, requests_of(choice, seed));
         const auto values = choice.values();
         for (std::size_t a = 0; a < sizes.size(); ++a) {

@@ -159,20 +159,28 @@ TEST_CASE("nothing is grown after an unlikely token, or at the end of an unlikel
     CHECK(confident.steps(9) == Log{"r", kComplete, ""});
 }
 
-TEST_CASE(
-    "in turns a chain ends where another pass does not pay, ahead it does not cost anything") {
+TEST_CASE("a chain ends where another pass does not pay") {
     Draft draft{{.pace = DraftPace::Sequential, .gamma = 8, .draft_reach_min = 0.2F}};
-    draft.growth.expand_down_to(0.5F);
+    draft.growth.weigh({.least = 0.5F});
     CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});  // 0.6, and 0.6^2 = 0.36
     draft.verdict({5}, 2);
-    draft.growth.expand_down_to(0.7F);
+    draft.growth.weigh({.least = 0.7F});
     CHECK(draft.steps(9) == Log{"r", kComplete, ""});  // the first pass says how sure it is
     draft.verdict({5}, 1);
-    draft.growth.expand_down_to(0.0F);  // the rule's own least stays
+    draft.growth.weigh({});  // the rule's own least stays
     CHECK(draft.steps(9) == Log{"r", "r0", "r00", "r000", kComplete, ""});
-    Draft ahead{{.pace = DraftPace::Ahead, .gamma = 3}};
-    ahead.growth.expand_down_to(0.7F);
-    CHECK(ahead.steps(9) == Log{"r", "r0", "r00", kComplete, ""});
+}
+
+TEST_CASE("what a pass is worth is decided by the calibrated paths, if there are any") {
+    DraftTree tree{64};
+    tree.plant(9, 0);
+    const DraftNodeId first = *tree.add(tree.root().id, 1, std::log(0.9F), msg::Origin::Trunk);
+    const GrowthRule rule{.pace = DraftPace::Sequential, .gamma = 8};
+    tree.close(tree.root().id);
+    const GrowthView view{.trunk_depth = 8, .branch_depth = 8, .trunk_first = true};
+    CHECK(nodes_to_expand(tree, rule, view, {.least = 0.5F}) == std::vector{first});
+    const std::vector<float> doubtful{0.0F, std::log(0.3F)};
+    CHECK(nodes_to_expand(tree, rule, view, {.least = 0.5F, .paths_log = doubtful}).empty());
 }
 
 TEST_CASE("PEARL, lockstep: gamma steps a round, the next one begins with the verdict") {
@@ -323,38 +331,21 @@ TEST_CASE("assisted generation's length: two more when all were right, else one 
     CHECK(fixed.now() == 5);
 }
 
-TEST_CASE("a draft that is never right rests, longer each time, and one right candidate wakes it") {
+TEST_CASE("a draft that is paused expands nothing, and the target must not wait for it") {
     for (const DraftPace pace : {DraftPace::Sequential, DraftPace::Ahead}) {
-        GrowthRule rule;
-        rule.pace = pace;
-        rule.gamma = 2;
-        Growth growth{rule, /*may_pause=*/true};
-        DraftTree tree{64};
-        tree.plant(9, 0);
-        int grew = 0;
-        std::vector<int> grew_at;
-        for (int verdict = 0; verdict < 200; ++verdict) {
-            const Growth::Step step = growth.next(tree, 100);
-            const bool grows = !step.expand.empty();
-            // The target must not wait for what will not come.
-            if (!grows) CHECK(step.say == msg::ProposalState::Complete);
-            grew += grows ? 1 : 0;
-            if (grows && verdict >= DraftPause::kStreak) grew_at.push_back(verdict);
-            growth.verified(0, grows ? 2 : 0, false);
-        }
-        CHECK(grew_at == std::vector{16, 33, 66, 131, 196});
-        CHECK(grew == DraftPause::kStreak + 5);
-        growth.verified(1, 2, true);  // of a batch that was under way
-        for (int verdict = 0; verdict <= DraftPause::kCredit; ++verdict) {
-            CHECK_FALSE(growth.next(tree, 100).expand.empty());
-            growth.verified(0, 2, false);
-        }
-        CHECK(growth.next(tree, 100).expand.empty());
-        // Lookups, which cost nothing, go on for ever.
-        Growth lookup{rule};
-        for (int verdict = 0; verdict < 50; ++verdict) lookup.verified(0, 2, false);
-        CHECK_FALSE(lookup.next(tree, 100).expand.empty());
+        Draft draft{{.pace = pace, .gamma = 3}};
+        draft.growth.pause(true);
+        CHECK(draft.steps(9) == Log{kComplete, ""});
+        draft.growth.pause(false);
+        draft.verdict({5}, 0);
+        CHECK(draft.steps(9) == Log{"r", "r0", "r00", kComplete, ""});
     }
+}
+
+TEST_CASE("no path gets longer than the limit of candidates") {
+    Draft draft{{.pace = DraftPace::Sequential, .gamma = 8}};
+    draft.growth.limit(2);
+    CHECK(draft.steps(9) == Log{"r", "r0", kComplete, ""});
 }
 
 TEST_CASE("a chain stops after an improbable token, or when the product gets too small") {

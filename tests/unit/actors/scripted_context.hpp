@@ -100,6 +100,7 @@ public:
         if (jobs_.empty()) return false;
         const auto [work, done] = std::move(jobs_.front());
         jobs_.pop_front();
+        ++jobs_run;
         done(work());
         return true;
     }
@@ -148,6 +149,7 @@ public:
     }
 
     bool full = false;
+    std::uint64_t jobs_run = 0;
     Micros time{0};
     std::atomic<std::uint64_t> word{0};
     TensorProducer* out = nullptr;

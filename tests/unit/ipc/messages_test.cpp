@@ -47,9 +47,13 @@ std::uint16_t number(msg::Kind kind) {
 
 TEST_CASE("whose a frame is can be told for every kind; a batch is its first part's") {
     const std::vector<std::pair<msg::Kind, std::vector<std::byte>>> frames{
-        {msg::Kind::Proposal, routed<msg::Proposal>()},     {msg::Kind::Batch, a_batch(5)},
-        {msg::Kind::Verdict, routed<msg::Verdict>()},       {msg::Kind::Stop, routed<msg::Stop>()},
-        {msg::Kind::TensorNote, routed<msg::TensorNote>()}, {msg::Kind::Draw, routed<msg::Draw>()}};
+        {msg::Kind::Proposal, routed<msg::Proposal>()},
+        {msg::Kind::Batch, a_batch(5)},
+        {msg::Kind::Verdict, routed<msg::Verdict>()},
+        {msg::Kind::Stop, routed<msg::Stop>()},
+        {msg::Kind::TensorNote, routed<msg::TensorNote>()},
+        {msg::Kind::Draw, routed<msg::Draw>()},
+        {msg::Kind::Price, routed<msg::Price>()}};
     CHECK(frames.size() == kHotKinds.size());
     for (const auto& [kind, bytes] : frames) {
         const auto route = msg::route_of(number(kind), bytes);
@@ -63,7 +67,7 @@ TEST_CASE("whose a frame is can be told for every kind; a batch is its first par
 TEST_CASE(
     "a frame of no kind or of too few bytes has no reader, and reading it reads nothing else") {
     CHECK_FALSE(msg::route_of(0, a_batch(5)));
-    CHECK_FALSE(msg::route_of(7, a_batch(5)));
+    CHECK_FALSE(msg::route_of(8, a_batch(5)));
     for (const KindRule& rule : kHotKinds) {
         for (std::size_t size = 0; size < 64; ++size) {
             // Its own allocation, so that a sanitizer sees a read beyond it.
@@ -76,8 +80,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a batch's frame has the bytes of its parts and rows, and comes back as it was") {
-    CHECK(a_batch(1).size() == 32 + 2 * 32 + 28);
-    CHECK(msg::batch_frame_bytes(1, 1) == 92);
+    CHECK(a_batch(1).size() == 40 + 2 * 32 + 28);
+    CHECK(msg::batch_frame_bytes(1, 1) == 100);
     for (const std::uint32_t rows : {1U, 64U, 65U, kBatchRowsMax}) {
         const std::vector<std::byte> frame = a_batch(rows);
         CHECK(frame.size() == msg::batch_frame_bytes(2, rows));
@@ -123,10 +127,10 @@ TEST_CASE("a batch's frame of another length than its counts say is refused, wha
     };
     std::vector<std::byte> frame = a_batch(5);
     frame.pop_back();
-    refused(frame, "has 235 bytes, not 236");
+    refused(frame, "has 243 bytes, not 244");
     frame = a_batch(5);
     frame.push_back({});
-    refused(frame, "has 237 bytes, not 236");
+    refused(frame, "has 245 bytes, not 244");
     for (std::size_t size = 0; size < sizeof(msg::BatchHeader); ++size)
         refused(std::vector<std::byte>(size), "its header alone");
     constexpr std::size_t kParts = offsetof(msg::BatchHeader, part_count);
@@ -141,8 +145,8 @@ TEST_CASE("a batch's frame of another length than its counts say is refused, wha
     refused(claiming(kParts, 17), "part_count = 17");
     constexpr std::size_t kDraws = offsetof(msg::BatchHeader, draw_count);
     constexpr std::size_t kTokens = offsetof(msg::BatchHeader, drawn_token_count);
-    refused(claiming(kDraws, 1), "has 236 bytes, not 244");
-    refused(claiming(kTokens, 1), "has 236 bytes, not 244");
+    refused(claiming(kDraws, 1), "has 244 bytes, not 252");
+    refused(claiming(kTokens, 1), "has 244 bytes, not 252");
     refused(claiming(kDraws, kVerifyRowsMax + 1), "draw_count = 65");
     refused(claiming(kTokens, 1U << 29U), "drawn_token_count");
 }
@@ -160,4 +164,5 @@ TEST_CASE("a batch stands for its rows, a tensor note for its own, everything el
     CHECK(msg::rows_of(number(msg::Kind::Verdict), bytes_of(verdict)) == 1);
     CHECK(msg::rows_of(number(msg::Kind::Proposal), routed<msg::Proposal>()) == 1);
     CHECK(msg::rows_of(number(msg::Kind::Draw), routed<msg::Draw>()) == 1);
+    CHECK(msg::rows_of(number(msg::Kind::Price), routed<msg::Price>()) == 1);
 }

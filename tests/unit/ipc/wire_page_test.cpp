@@ -83,11 +83,11 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(Proposal, root_position), FIELD(Proposal, root_token),
                   FIELD(Proposal, state), FIELD(Proposal, count), FIELD(Proposal, nodes)});
     check_fields(
-        between(text, "### Batch, 32 bytes, 32 for each part and 28 for each row", "A part"),
+        between(text, "### Batch, 40 bytes, 32 for each part and 28 for each row", "A part"),
         {FIELD(BatchHeader, epoch), FIELD(BatchHeader, part_count), FIELD(BatchHeader, row_count),
          FIELD(BatchHeader, tensor), FIELD(BatchHeader, tensor_generation),
          FIELD(BatchHeader, tensor_rows), FIELD(BatchHeader, draw_count),
-         FIELD(BatchHeader, drawn_token_count)});
+         FIELD(BatchHeader, drawn_token_count), FIELD(BatchHeader, cost)});
     check_fields(between(text, "A part, 32 bytes", "A row"),
                  {FIELD(BatchPart, request), FIELD(BatchPart, attempt), FIELD(BatchPart, batch),
                   FIELD(BatchPart, kind), FIELD(BatchPart, base), FIELD(BatchPart, rows),
@@ -95,17 +95,21 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
     check_fields(between(text, "A draw of a batch, 8 bytes", "### Verdict"),
                  {FIELD(BatchDraw, row), FIELD(BatchDraw, support), FIELD(BatchDraw, drawn)});
     check_fields(
-        between(text, "### Draw, 416 bytes", "### TensorNote"),
+        between(text, "### Draw, 416 bytes", "### Price"),
         {FIELD(Draw, root_position), FIELD(Draw, root_token), FIELD(Draw, depth),
          FIELD(Draw, support), FIELD(Draw, drawn), FIELD(Draw, path), FIELD(Draw, tokens)});
     check_fields(between(text, "A row, 28 bytes", "### Verdict"),
                  {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
                   FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
                   FIELD(BatchRow, start)});
-    check_fields(between(text, "### Verdict, 304 bytes", "Example"),
+    check_fields(between(text, "### Verdict, 312 bytes", "Example"),
                  {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
-                  FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
+                  FIELD(Verdict, cost), FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
+    check_fields(between(text, "### Price, 48 bytes", "### TensorNote"),
+                 {FIELD(Price, generation), FIELD(Price, mode), FIELD(Price, candidates_max),
+                  FIELD(Price, token_us), FIELD(Price, plain_us), FIELD(Price, row_us),
+                  FIELD(Price, pass_share), FIELD(Price, extra_us)});
     check_fields(between(text, "### TensorNote, 48 bytes", "### Stop"),
                  {FIELD(TensorNote, role), FIELD(TensorNote, type), FIELD(TensorNote, layer),
                   FIELD(TensorNote, first_position), FIELD(TensorNote, rows),
@@ -115,20 +119,21 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Proposal) == 2336);
-    CHECK(sizeof(msg::BatchHeader) == 32);
+    CHECK(sizeof(msg::BatchHeader) == 40);
     CHECK(sizeof(msg::BatchDraw) == 8);
     CHECK(sizeof(msg::TokenWeight) == 8);
     CHECK(sizeof(msg::Draw) == 416);
     CHECK(sizeof(msg::BatchPart) == 32);
     CHECK(sizeof(msg::BatchRow) == 28);
-    CHECK(sizeof(msg::Verdict) == 304);
+    CHECK(sizeof(msg::Verdict) == 312);
+    CHECK(sizeof(msg::Price) == 48);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
-    CHECK(frame_bytes_for(kVerifyRowsMax) == sizeof(msg::Proposal));
-    CHECK(frame_bytes_for(kBatchRowsMax) == 14'880);
-    CHECK(frame_bytes_for(kVerifyRowsMax, true) == 19'232);
+    CHECK(frame_bytes_for(kVerifyRowsMax) == 2344);
+    CHECK(frame_bytes_for(kBatchRowsMax) == 14'888);
+    CHECK(frame_bytes_for(kVerifyRowsMax, true) == 19'240);
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };

@@ -72,7 +72,8 @@ TEST_CASE(
     CHECK(has_edge(edges, 2, 0));
     CHECK(has_edge(edges, 3, 1));  // proposals
     for (const int stage : {1, 2, 3}) CHECK(has_edge(edges, 0, stage));
-    CHECK(edges.size() == 8);
+    CHECK(has_edge(edges, 1, 3));  // prices
+    CHECK(edges.size() == 9);
     for (const EdgeSpec& edge : edges) {
         const bool batch = edge.from == StageId{1} && edge.to == StageId{2};
         CHECK((edge.tensor_slots > 0) == batch);

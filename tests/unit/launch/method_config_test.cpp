@@ -47,7 +47,6 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                             "autoregressive-segments",
                                             "speculative",
                                             "speculative-adaptive",
-                                            "speculative-worth",
                                             "speculative-tree",
                                             "fold-sequential",
                                             "pearl",
@@ -257,7 +256,7 @@ TEST_CASE("what cannot work together is refused by name") {
          "this is \"unverified\""},
         {draft + segment + "[draft]\ndraw_top = 33\n", "must be a whole number from 1 to 32"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
-        {draft + segment + "[draft]\nwhile_worth = true\npace = \"ahead\"\n", "is for pace"},
+        {draft + segment + "[draft]\nwhile_worth = true\n", "[schedule] controller"},
         {draft + segment + "[draft]\nmin_ngram = 3\nmax_ngram = 2\n",
          "min_ngram = 3 is greater than max_ngram 2"},
         {draft + segment + "[draft]\nmax_ngram = 17\n", "must be a whole number from 1 to 16"},
@@ -290,7 +289,7 @@ TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
     const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
                                  "confidence_min = 0.6\nthreshold_adapts = true\n",
                                  "reach_min = 0.8\nthreshold_adapts = true\n"};
-    const char* const in_turns[] = {"adaptive = true\n", "while_worth = true\n"};
+    const char* const in_turns[] = {"adaptive = true\n"};
     for (const char* source : sources) {
         CAPTURE(source);
         const std::string from = std::string{"[draft]\nsource = \""} + source + "\"\n";

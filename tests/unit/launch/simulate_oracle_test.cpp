@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(Projection,
             const SimulatedRun made =
                 run(kSegment + std::string{kDraft} +
                     fmt::format("gamma = {}\npace = \"sequential\"\n[schedule]\nmode = "
-                                "\"sequential\"\ndraft_wait_us = 200000\n",
+                                "\"sequential\"\ndraft_wait_us = 200000\ncontroller = \"off\"\n",
                                 gamma));
             const double tokens = (1 - std::pow(right, gamma + 1)) / (1 - right);
             const double round = kVerify + gamma * kDraftPass;

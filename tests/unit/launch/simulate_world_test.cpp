@@ -43,7 +43,7 @@ std::vector<Shape> shapes() {
         {"two", kTwo},
         {"lookup", kSegment + lookup},
         {"sequential", kSegment + first},
-        {"turns while they pay", kSegment + first + "while_worth = true\n"},
+        {"as configured", kSegment + first + "[schedule]\ncontroller = \"off\"\n"},
         {"pearl", kTwo + first + "pace = \"ahead\"\n"},
         {"fold", kFold + first +
                      "pace = \"ahead\"\nwidth = 4\nexit_alternatives = 2\n"

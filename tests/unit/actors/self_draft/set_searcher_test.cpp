@@ -67,7 +67,7 @@ struct Searching {
     [[nodiscard]] DraftModel& model() const { return *tools.model; }
     void ask(const BeginPayload& request) {
         asked.emplace(control::Begin{.request = kRequest, .attempt = Attempt{1}, .payload = {}},
-                      request, plan, tools);
+                      request, plan, tools, account);
     }
     /// A pass of the model, which reads on and expands the root.
     void pass() {
@@ -99,6 +99,7 @@ struct Searching {
     DraftPlan plan;
     DraftTools tools;
     std::optional<SetSearcher> searcher;
+    DraftAccount account;
     std::optional<DraftRequest> asked;
 };
 

@@ -48,19 +48,30 @@ public:
     static constexpr double kAllowance = 0.01;
     static constexpr double kRisk = 0.5;
     static constexpr double kMost = 24.0;
-    static constexpr double kDebtMost = 96.0;  // repaid by 9,600 plain tokens
-    static constexpr double kOutlier = 2.0;    // a longer round counts as so many expected ones
-    static constexpr double kNew = 0.1;        // weight of the newest round with drafts,
-    static constexpr double kDearer = 0.5;     // in what a candidate costs, if it cost more
+    static constexpr double kDebtMost = 96.0;      // repaid by 9,600 plain tokens
+    static constexpr std::size_t kPlainKept = 11;  // plain rounds that are compared with
+    static constexpr double kOutlier = 2.0;        // a longer round counts as so many expected ones
+    static constexpr double kNew = 0.1;            // weight of the newest round with drafts,
+    static constexpr double kDearer = 0.5;         // in what a candidate costs, if it cost more
 
-    /// `enabled` false: it always drafts.
-    explicit GainWatch(bool enabled) : enabled_{enabled} {}
+    struct Options {
+        bool enabled = true;  // false: it always drafts
+        std::int32_t plain_first = kPlainFirst;
+        std::int32_t check_first = kCheckFirst;
+        std::size_t plain_kept = kPlainKept;  // at most kPlainKept: fewer follow a growing context
+    };
+    explicit GainWatch(bool enabled) : GainWatch{Options{.enabled = enabled}} {}
+    explicit GainWatch(const Options& options)
+        : options_{options}, check_every_{options.check_first} {}
 
     /// The most candidates of the round that begins now; 0: it is to be plain. Once per round.
     [[nodiscard]] int ask();
     /// A round has verified so many candidates (0: it was plain) and committed so many tokens in so
     /// long. A round without tokens or time is ignored.
     void round(Micros took, double tokens, double candidates);
+    /// The same for a round that was allowed candidates, also if it has verified none: waits and
+    /// passes cost time all the same.
+    void drafted(Micros took, double tokens, double candidates);
     /// Whether a job beside the rounds that takes about so long may run now. If not, no probe
     /// begins in the next round unless the budget covers both. Asked before the ask() of each round
     /// while a job is due.
@@ -71,23 +82,23 @@ public:
     /// Time per token without drafts over that with them, since drafting began or was probed last;
     /// 0: not known yet.
     [[nodiscard]] double gain() const;
+    /// Of a token without drafts; 0: not known yet.
+    [[nodiscard]] Micros plain_token() const;
     /// Whether it is in Drafts; single plain rounds do not count.
-    [[nodiscard]] bool drafting() const { return !enabled_ || drafting_; }
+    [[nodiscard]] bool drafting() const { return !options_.enabled || drafting_; }
 
 private:
-    static constexpr std::size_t kPlainKept = 11;
-
     void plain_round(double took, double tokens);
     void drafted_round(double took, double tokens, double candidates);
     void add(double tokens);                  // to the budget
     [[nodiscard]] double plain_time() const;  // of a token; 0: not known yet
 
-    bool enabled_;
+    Options options_;
     bool drafting_ = true;
     double budget_ = kStart;
     double awaited_ = 0.0;    // of the budget, by a job; of the round that begins next
     double candidate_ = 0.0;  // what one costs, in plain tokens; 0: not known yet
-    std::int32_t check_every_ = kCheckFirst;
+    std::int32_t check_every_;
     std::int32_t since_check_ = 0;
     std::array<double, kPlainKept> plain_{};  // time per token, newest rounds, a ring
     std::size_t plain_count_ = 0;             // of all rounds

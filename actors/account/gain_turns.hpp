@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <map>
 
-#include "actors/self_draft/gain_watch.hpp"
+#include "actors/account/gain_watch.hpp"
 
 namespace paceline {
 

@@ -1,4 +1,4 @@
-#include "actors/self_draft/gain_turns.hpp"
+#include "actors/account/gain_turns.hpp"
 
 #include <vector>
 

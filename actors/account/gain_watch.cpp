@@ -1,4 +1,4 @@
-#include "actors/self_draft/gain_watch.hpp"
+#include "actors/account/gain_watch.hpp"
 
 #include <algorithm>
 #include <span>
@@ -15,8 +15,8 @@ constexpr double kCandidateUnknown = GainWatch::kRisk * GainWatch::kStart;
 }  // namespace
 
 int GainWatch::ask() {
-    if (!enabled_) return kAnyNumber;
-    if (plain_count_ < kPlainFirst) return 0;
+    if (!options_.enabled) return kAnyNumber;
+    if (plain_count_ < static_cast<std::size_t>(options_.plain_first)) return 0;
     const double awaited = std::exchange(awaited_, 0.0);
     if (!drafting_) {
         if (budget_ < kStart + awaited) return 0;
@@ -35,7 +35,7 @@ int GainWatch::ask() {
 }
 
 void GainWatch::round(Micros took, double tokens, double candidates) {
-    if (!enabled_ || tokens <= 0.0 || took.count() <= 0) return;
+    if (!options_.enabled || tokens <= 0.0 || took.count() <= 0) return;
     if (candidates > 0.0) {
         drafted_round(static_cast<double>(took.count()), tokens, candidates);
     } else {
@@ -43,9 +43,18 @@ void GainWatch::round(Micros took, double tokens, double candidates) {
     }
 }
 
+void GainWatch::drafted(Micros took, double tokens, double candidates) {
+    if (!options_.enabled || tokens <= 0.0 || took.count() <= 0) return;
+    drafted_round(static_cast<double>(took.count()), tokens, candidates);
+}
+
+GainWatch::Micros GainWatch::plain_token() const {
+    return Micros{static_cast<Micros::rep>(plain_time())};
+}
+
 bool GainWatch::affords(Micros job) {
     const double plain = plain_time();
-    if (!enabled_) return true;
+    if (!options_.enabled) return true;
     if (plain <= 0.0) return false;
     const double cost = static_cast<double>(job.count()) / plain;
     if (drafting_) return budget_ >= std::min(cost, kMost);
@@ -55,7 +64,7 @@ bool GainWatch::affords(Micros job) {
 
 void GainWatch::paid(Micros job) {
     const double plain = plain_time();
-    if (!enabled_ || plain <= 0.0) return;
+    if (!options_.enabled || plain <= 0.0) return;
     awaited_ = 0.0;
     add(-static_cast<double>(job.count()) / plain);
     if (budget_ < candidate_) drafting_ = false;
@@ -66,8 +75,9 @@ double GainWatch::gain() const {
 }
 
 void GainWatch::plain_round(double took, double tokens) {
-    plain_[plain_count_++ % kPlainKept] = took / tokens;
+    plain_[plain_count_++ % options_.plain_kept] = took / tokens;
     if (!drafting_) add(kAllowance * tokens);
+    since_check_ = 0;
 }
 
 void GainWatch::drafted_round(double took, double tokens, double candidates) {
@@ -75,9 +85,11 @@ void GainWatch::drafted_round(double took, double tokens, double candidates) {
     if (plain <= 0.0) return;  // the first plain rounds are still under way
     const double expected = 1.0 + candidates * (candidate_ > 0.0 ? candidate_ : kCandidateUnknown);
     const double cost = std::min(took / plain, kOutlier * expected);
-    const double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
-    const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;
-    candidate_ += (each - candidate_) * weight;
+    if (candidates > 0.0) {
+        const double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
+        const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;
+        candidate_ += (each - candidate_) * weight;
+    }
     drafted_time_ += cost * plain - kNew * drafted_time_;
     drafted_tokens_ += tokens - kNew * drafted_tokens_;
     add(tokens - cost);
@@ -90,9 +102,10 @@ void GainWatch::add(double tokens) {
 
 double GainWatch::plain_time() const {
     // The median: a round that was interrupted does not make all others look fast.
-    if (plain_count_ < kPlainFirst) return 0.0;
+    if (plain_count_ < static_cast<std::size_t>(options_.plain_first)) return 0.0;
     std::array<double, kPlainKept> times = plain_;
-    const std::span<double> known = std::span{times}.first(std::min(plain_count_, kPlainKept));
+    const std::size_t kept = std::min(plain_count_, options_.plain_kept);
+    const std::span<double> known = std::span{times}.first(kept);
     const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
     std::nth_element(known.begin(), middle, known.end());
     return *middle;

@@ -1,4 +1,4 @@
-#include "actors/self_draft/gain_watch.hpp"
+#include "actors/account/gain_watch.hpp"
 
 #include <algorithm>
 #include <cmath>

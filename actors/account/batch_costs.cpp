@@ -1,0 +1,66 @@
+#include "actors/account/batch_costs.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+
+namespace paceline {
+namespace {
+
+constexpr std::uint64_t kContextUnit = 512;  // contexts below it cost about the same
+
+}  // namespace
+
+BatchCosts::Key BatchCosts::key_of(const BatchSize& size) {
+    return {static_cast<int>(std::bit_width(std::max(size.requests, 1U) - 1)),
+            static_cast<int>(std::bit_width(size.context / kContextUnit))};
+}
+
+void BatchCosts::learn(const BatchSize& size, const msg::BatchCost& cost) {
+    if (!cost.known() || size.rows == 0 || size.rows > kVerifyRowsMax) return;
+    Point& point = curves_[key_of(size)][size.rows];
+    point.sum.add(cost.sum_us);
+    point.longest.add(cost.longest_us);
+}
+
+const BatchCosts::Curve* BatchCosts::curve_near(const Key& key) const {
+    const Curve* nearest = nullptr;
+    int least = 0;
+    for (const auto& [other, curve] : curves_) {
+        const int distance =
+            4 * std::abs(other.first - key.first) + std::abs(other.second - key.second);
+        if (nearest == nullptr || distance < least) {
+            nearest = &curve;
+            least = distance;
+        }
+    }
+    return nearest;
+}
+
+BatchCosts::Time BatchCosts::expected(const BatchSize& size) const {
+    const Curve* curve = curve_near(key_of(size));
+    if (curve == nullptr) return {};
+    std::uint32_t below = 0;
+    std::uint32_t above = 0;
+    for (std::uint32_t rows = 1; rows <= kVerifyRowsMax; ++rows) {
+        if (!(*curve)[rows].sum.known()) continue;
+        if (rows <= size.rows) below = rows;
+        if (rows >= size.rows && above == 0) above = rows;
+    }
+    const auto at = [&](RobustMean Point::*what) {
+        const auto mean = [&](std::uint32_t rows) { return ((*curve)[rows].*what).mean(); };
+        const auto n = static_cast<double>(size.rows);
+        if (below != 0 && above != 0) {
+            if (below == above) return mean(below);
+            const double part = (n - below) / (above - below);
+            return mean(below) + (part * (mean(above) - mean(below)));
+        }
+        const double known = below != 0 ? below : above;
+        const double time = mean(static_cast<std::uint32_t>(known));
+        return time * (1.0 + (kRowShare * (n - 1.0))) / (1.0 + (kRowShare * (known - 1.0)));
+    };
+    return {.sum_us = at(&Point::sum), .longest_us = at(&Point::longest)};
+}
+
+}  // namespace paceline

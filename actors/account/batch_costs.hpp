@@ -1,0 +1,57 @@
+// BatchCosts: the time of a verify batch by its rows, as measured in this pipeline.
+//
+//     key                    number of requests, tokens of context; each in powers of two
+//     curve of a key         rows -> time of the longest segment, and of all segments in sum
+//
+// Between two measured numbers of rows the time is interpolated; beyond the largest it grows by
+// kRowShare of a batch of one row per row, as measured for weights of 4 to 16 bits on CPUs; a wrong
+// share is corrected by the first batch of that size. A key that was not measured uses the nearest
+// one. Times are microseconds. Old measurements fade (RobustMean). Not thread-safe. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "actors/account/robust_mean.hpp"
+#include "ipc/base/limits.hpp"
+#include "ipc/wire/messages.hpp"
+
+namespace paceline {
+
+/// What a batch is of.
+struct BatchSize {
+    std::uint32_t rows = 0;      // of all requests, 1 .. kVerifyRowsMax
+    std::uint32_t requests = 0;  // at least 1
+    std::uint64_t context = 0;   // tokens before the rows, of all requests
+};
+
+class BatchCosts {
+public:
+    static constexpr double kRowShare = 0.06;
+
+    /// `cost` is known.
+    void learn(const BatchSize& size, const msg::BatchCost& cost);
+
+    struct Time {
+        double sum_us = 0.0;      // of all segments; 0: nothing is known
+        double longest_us = 0.0;  // of one
+    };
+    [[nodiscard]] Time expected(const BatchSize& size) const;
+
+private:
+    struct Point {
+        RobustMean sum;
+        RobustMean longest;
+    };
+    using Curve = std::array<Point, kVerifyRowsMax + 1>;  // by rows
+    using Key = std::pair<int, int>;                      // powers of two: requests, context
+
+    [[nodiscard]] static Key key_of(const BatchSize& size);
+    [[nodiscard]] const Curve* curve_near(const Key& key) const;
+
+    std::map<Key, Curve> curves_;
+};
+
+}  // namespace paceline

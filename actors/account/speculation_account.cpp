@@ -1,0 +1,200 @@
+#include "actors/account/speculation_account.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "actors/account/row_choice.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr double kUnknown = -1.0;
+
+bool differs(float a, float b) {
+    return std::abs(a - b) > SpeculationAccount::kPriceChange * std::max(a, b);
+}
+
+bool differs(const msg::Price& a, const msg::Price& b) {
+    return a.mode != b.mode || a.candidates_max != b.candidates_max ||
+           differs(a.token_us, b.token_us) || differs(a.plain_us, b.plain_us) ||
+           differs(a.row_us, b.row_us) || differs(a.pass_share, b.pass_share) ||
+           differs(a.extra_us, b.extra_us);
+}
+
+}  // namespace
+
+int SpeculationAccount::allowed() const {
+    if (random()) return random_allowed_;
+    switch (options_.controller) {
+        case Controller::Off:
+            return GainWatch::kAnyNumber;
+        case Controller::On:
+            return turns_.allowed();
+        case Controller::Plain:
+            break;
+    }
+    return 0;
+}
+
+/// Tokens per microsecond of so many requests without speculation; 0: not known yet.
+double SpeculationAccount::plain_rate(std::size_t requests) const {
+    const auto token = static_cast<double>(turns_.plain_token().count());
+    return token > 0.0 ? static_cast<double>(requests) / token : 0.0;
+}
+
+std::size_t SpeculationAccount::rows_of_round(std::span<const double> probabilities,
+                                              BatchSize size,
+                                              Micros waited) const {
+    if (random()) return random_() % (probabilities.size() + 1);
+    const RowPrices prices{.fixed_us = static_cast<double>(waited.count()) + hops_.mean(),
+                           .plain_rate = plain_rate(size.requests),
+                           .time_us = [&](std::uint32_t rows) {
+                               size.rows = rows;
+                               const double time = costs_.expected(size).sum_us;
+                               return time > 0.0 ? time : kUnknown;
+                           }};
+    return rows_worth(probabilities, size.requests, prices);
+}
+
+std::size_t SpeculationAccount::rows_ahead(std::span<const double> probabilities,
+                                           BatchSize size) const {
+    if (probabilities.empty()) return 0;
+    if (random()) return random_() % (probabilities.size() + 1);
+    const double gain = std::max(turns_.gain(), 1.0);
+    // The root that follows a wrong batch waits for the rest of the job that runs; and where
+    // processes share cores, every job slows the others.
+    const double share = (1.0 - probabilities.front()) / 2.0 + pass_share();
+    const RowPrices prices{.plain_rate = plain_rate(1) * gain, .time_us = [&](std::uint32_t rows) {
+                               size.rows = rows;
+                               const double time = costs_.expected(size).longest_us;
+                               return time > 0.0 ? share * time : kUnknown;
+                           }};
+    return rows_worth(probabilities, 0, prices);
+}
+
+void SpeculationAccount::formed(std::span<const Part> parts,
+                                const BatchSize& size,
+                                std::size_t running,
+                                bool alone,
+                                Micros now) {
+    random_allowed_ = static_cast<int>(random_() % 6);
+    const GuardTurns::Tag tag = turns_.formed(running, alone, now);
+    rows_.add(size.rows);
+    for (const Part& part : parts) {
+        pending_[{part.request, part.batch}] = {
+            .tag = tag, .size = size, .candidates = part.candidates, .alone = alone, .formed = now};
+    }
+}
+
+void SpeculationAccount::changed(RequestId request) {
+    turns_.interrupted();
+    std::erase_if(pending_, [&](const auto& entry) { return entry.first.first == request; });
+}
+
+void SpeculationAccount::judged(std::span<const JudgedNode> nodes, bool drawn) {
+    for (const JudgedNode& node : nodes) {
+        rates_.learn({.origin = node.origin, .drawn = drawn}, node.log_prob, node.right);
+        if (node.origin == msg::Origin::Lookup) continue;
+        const bool of_exit = node.origin == msg::Origin::Exit || node.origin == msg::Origin::Heads;
+        const Group group = of_exit ? Group::Exits : Group::Drafts;
+        groups_[static_cast<std::size_t>(group)].quiet = 0;
+    }
+}
+
+void SpeculationAccount::verified(
+    RequestId request, BatchId batch, int tokens, const msg::BatchCost& cost, Micros now) {
+    const auto found = pending_.find({request, batch});
+    if (found == pending_.end()) return;
+    const Pending sent = found->second;
+    // Those of older batches were wrong: they get no verdict any more.
+    std::erase_if(pending_, [&](const auto& entry) {
+        return entry.first.first == request && !(batch < entry.first.second);
+    });
+    const bool plain = turns_.allowed() == 0;
+    const bool roots_alone = sent.size.rows == sent.size.requests;
+    if (cost.known()) {
+        costs_.learn(sent.size, cost);
+        if (roots_alone) (plain ? plain_batch_ : loaded_batch_).add(cost.sum_us);
+        const double beside = static_cast<double>((now - sent.formed).count()) - cost.sum_us;
+        if (sent.alone) hops_.add(std::max(beside, 0.0));
+    }
+    const int before = turns_.allowed();
+    for (GroupState& group : groups_) group.quiet += tokens;
+    const bool natural_plain = options_.free_candidates && sent.candidates == 0;
+    turns_.verified(sent.tag, tokens, sent.candidates, natural_plain, now);
+    if (before > 0) next_turn();
+}
+
+/// A round of speculation has ended.
+void SpeculationAccount::next_turn() {
+    for (GroupState& group : groups_) {
+        if (group.probes > 0) {
+            --group.probes;
+        } else if (group.quiet >= kQuietTokens) {
+            group.quiet = 0;
+            group.probes = kProbeTurns;
+        }
+    }
+}
+
+/// By which part of its time a pass makes decoding longer.
+double SpeculationAccount::pass_share() const {
+    if (options_.sequential) return 1.0;
+    if (!plain_batch_.known() || !loaded_batch_.known()) return 0.0;
+    return std::clamp(1.0 - (plain_batch_.mean() / loaded_batch_.mean()), 0.0, 1.0);
+}
+
+msg::Price SpeculationAccount::price_of(Group of) {
+    GroupState& group = groups_[static_cast<std::size_t>(of)];
+    msg::Price price{};
+    const bool works_next = of == Group::Drafts && options_.sequential;
+    const int next = options_.controller != Controller::On ? 0
+                     : works_next                          ? turns_.allowed_next()
+                                                           : turns_.allowed();
+    const bool off = next == 0;
+    // Back after more than a single plain turn: what was known by then may have changed.
+    if (!off && group.off && group.told) group.probes = kProbeTurns;
+    group.off = off && !turns_.speculates();
+    price.mode = off                ? msg::SpeculationMode::Off
+                 : group.probes > 0 ? msg::SpeculationMode::Probe
+                                    : msg::SpeculationMode::On;
+    price.candidates_max = static_cast<std::uint32_t>(std::min<int>(next, kVerifyRowsMax));
+    const auto plain = static_cast<float>(turns_.plain_token().count());
+    price.plain_us = plain;
+    price.token_us = plain / std::max(static_cast<float>(turns_.gain()), 1.0F);
+    const auto rows = static_cast<std::uint32_t>(std::max(rows_.mean(), 1.0));
+    const auto at = [&](std::uint32_t count) {
+        return costs_.expected({.rows = std::min(count, kVerifyRowsMax), .requests = 1}).sum_us;
+    };
+    price.row_us = static_cast<float>(std::max((at(rows + 2) - at(rows)) / 2.0, 0.0));
+    price.pass_share = static_cast<float>(pass_share());
+    if (plain_batch_.known() && loaded_batch_.known())
+        price.extra_us =
+            static_cast<float>(std::max(loaded_batch_.mean() - plain_batch_.mean(), 0.0));
+    return price;
+}
+
+msg::Price SpeculationAccount::random_price() {
+    const auto micros = [&] { return static_cast<float>(random_() % 5000); };
+    msg::Price price{};
+    price.mode = static_cast<msg::SpeculationMode>(random_() % 3);
+    price.candidates_max = static_cast<std::uint32_t>(random_() % (kVerifyRowsMax + 1));
+    price.token_us = micros();
+    price.plain_us = micros();
+    price.row_us = micros();
+    price.pass_share = static_cast<float>(random_() % 101) / 100.0F;
+    price.extra_us = micros();
+    return price;
+}
+
+std::optional<msg::Price> SpeculationAccount::take_price(Group group) {
+    if (options_.controller == Controller::Off) return std::nullopt;
+    if (random()) return random_price();
+    GroupState& state = groups_[static_cast<std::size_t>(group)];
+    const msg::Price price = price_of(group);
+    if (state.told && !differs(*state.told, price)) return std::nullopt;
+    state.told = price;
+    return price;
+}
+
+}  // namespace paceline

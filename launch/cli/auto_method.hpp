@@ -1,0 +1,42 @@
+// AutoMethod: `--method auto` of a command: which method the command runs with, and what it adds to
+// the record of this model and machine at its end (launch/plan).
+//
+// One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
+// without a cache folder the choice is made as if nothing were known.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/base/environment.hpp"
+#include "launch/cli/run.hpp"
+#include "launch/config/pipeline_config.hpp"
+#include "launch/plan/auto_choice.hpp"
+#include "launch/plan/method_record.hpp"
+#include "launch/session/pipeline_stats.hpp"
+#include "launch/session/run_stats.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+class AutoMethod {
+public:
+    AutoMethod(const RunOptions& options, const ModelFile& file, const Environment& environment);
+
+    /// Of options with --method auto. `exact` false, which plain decoding alone has: plain.
+    [[nodiscard]] AutoChoice choose(const RunOptions& options) const;
+    /// An answer was decoded by this method of `options`; short ones are not counted.
+    void learn(const RunOptions& options,
+               const RunStats& run,
+               const std::optional<PipelineStats>& pipeline,
+               const std::optional<PipelineConfig>& written);
+
+private:
+    std::size_t cores_;
+    std::string key_;
+    MethodRecords records_;
+    MethodRecord record_;
+};
+
+}  // namespace paceline

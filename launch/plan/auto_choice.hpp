@@ -1,0 +1,40 @@
+// choose_method(): the method of `--method auto`, from what earlier runs have shown.
+//
+//     nothing is known          prompt-lookup+draft with two cores, else prompt-lookup: they have
+//                               one process that computes, or two of which one waits; the account
+//                               of costs and gains bounds what they can lose
+//     the default was tried     the fastest method of the record, if it is kLead faster than the
+//                               default; methods get into the record by being run (--method)
+//
+// A method that cannot be started is followed by the next of `fallbacks`, plain decoding last.
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "launch/plan/method_record.hpp"
+
+namespace paceline {
+
+inline constexpr const char* kAutoMethod = "auto";
+
+struct AutoChoice {
+    static constexpr double kLead = 1.05;
+
+    std::string method;
+    std::string reason;                       // a sentence, without a full stop
+    std::vector<std::string> fallbacks = {};  // after `method`, in order
+
+    friend bool operator==(const AutoChoice&, const AutoChoice&) = default;
+};
+
+/// `cores`: that this program may use. `known`: whether a method of the record can still be run
+/// (its name exists). `plain_method`: what plain decoding is called here.
+[[nodiscard]] AutoChoice choose_method(const MethodRecord& record,
+                                       std::size_t cores,
+                                       const std::vector<std::string>& known,
+                                       const std::string& plain_method);
+
+}  // namespace paceline

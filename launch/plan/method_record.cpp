@@ -1,0 +1,146 @@
+#include "launch/plan/method_record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fmt/core.h>
+#include <fstream>
+#include <span>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/base/build_info.hpp"
+#include "launch/base/text_input.hpp"
+#include "model/weights/fingerprint.hpp"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kFormat = 1;
+constexpr const char* kSuffix = ".json";
+
+std::optional<MethodRecord> parsed(const std::string& text, const std::string& key) {
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+    if (!json.is_object() || json.value("format", nlohmann::json{}) != kFormat ||
+        json.value("key", nlohmann::json{}) != key) {
+        return std::nullopt;
+    }
+    const auto methods = json.find("methods");
+    if (methods == json.end() || !methods->is_object()) return std::nullopt;
+    MethodRecord record;
+    for (const auto& [name, entry] : methods->items()) {
+        const auto rate = entry.find("tokens_per_second");
+        const auto runs = entry.find("runs");
+        if (!entry.is_object() || rate == entry.end() || runs == entry.end() ||
+            !rate->is_number() || !runs->is_number_integer()) {
+            return std::nullopt;
+        }
+        const MethodRate found{rate->get<double>(), runs->get<std::int64_t>()};
+        if (!(found.tokens_per_second > 0.0) || !std::isfinite(found.tokens_per_second) ||
+            found.runs <= 0 || record.methods.size() >= MethodRecord::kMethodsMax) {
+            return std::nullopt;
+        }
+        record.methods[name] = found;
+    }
+    return record;
+}
+
+}  // namespace
+
+void MethodRecord::add(std::string_view method, double tokens_per_second) {
+    if (!(tokens_per_second > 0.0) || !std::isfinite(tokens_per_second)) return;
+    const auto known = methods.find(method);
+    if (known == methods.end()) {
+        if (methods.size() >= kMethodsMax) return;
+        methods.emplace(method, MethodRate{tokens_per_second, 1});
+        return;
+    }
+    MethodRate& rate = known->second;
+    rate.tokens_per_second += kNew * (tokens_per_second - rate.tokens_per_second);
+    ++rate.runs;
+}
+
+const MethodRate* MethodRecord::find(std::string_view method) const {
+    const auto found = methods.find(method);
+    return found == methods.end() ? nullptr : &found->second;
+}
+
+std::string record_key(const ModelFile& file,
+                       const ModelOptions& model,
+                       const std::string& draft_model,
+                       std::size_t cores) {
+    std::string draft = draft_model;
+    std::error_code error;
+    if (!draft.empty()) draft += fmt::format(":{}", fs::file_size(draft, error));
+    return fmt::format(
+        "model {:016x} lora {} parts {} draft {} dtype {} kv {} isa {} device {} threads {} cores "
+        "{} program {} {}",
+        file.fingerprint(), model.lora, model.parts, draft, model.dtype, model.kv_dtype, model.isa,
+        model.device, model.threads, cores, build_info().version, build_info().commit);
+}
+
+MethodRecords::MethodRecords(const std::string& folder)
+    : folder_{folder.empty() ? std::string{} : folder + "/methods"} {}
+
+std::string MethodRecords::path_of(const std::string& key) const {
+    return fmt::format("{}/{:016x}{}", folder_, fingerprint_of(std::as_bytes(std::span{key})),
+                       kSuffix);
+}
+
+MethodRecord MethodRecords::read(const std::string& key) const {
+    if (folder_.empty()) return {};
+    std::error_code error;
+    const std::string path = path_of(key);
+    if (!fs::is_regular_file(path, error)) return {};
+    const Result<std::string> text = read_file(path, kBytesMax);
+    if (!text) return {};
+    return parsed(text.value(), key).value_or(MethodRecord{});
+}
+
+bool MethodRecords::write(const std::string& key, const MethodRecord& record) const {
+    if (folder_.empty()) return false;
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (error) return false;
+    nlohmann::json json{{"format", kFormat}, {"key", key}, {"methods", nlohmann::json::object()}};
+    for (const auto& [name, rate] : record.methods)
+        json["methods"][name] = {{"tokens_per_second", rate.tokens_per_second},
+                                 {"runs", rate.runs}};
+    const std::string path = path_of(key);
+    const std::string unfinished = fmt::format("{}.{}", path, ::getpid());
+    {
+        std::ofstream out{unfinished, std::ios::binary | std::ios::trunc};
+        out << json.dump(1) << '\n';
+        out.close();
+        if (!out) {
+            fs::remove(unfinished, error);
+            return false;
+        }
+    }
+    fs::rename(unfinished, path, error);
+    if (error) {
+        fs::remove(unfinished, error);
+        return false;
+    }
+    remove_oldest();
+    return true;
+}
+
+void MethodRecords::remove_oldest() const {
+    std::error_code error;
+    std::vector<std::pair<fs::file_time_type, fs::path>> files;
+    for (const fs::directory_entry& entry : fs::directory_iterator{folder_, error}) {
+        if (entry.path().extension() != kSuffix || !entry.is_regular_file(error)) continue;
+        files.emplace_back(entry.last_write_time(error), entry.path());
+    }
+    if (files.size() <= kRecordsMax) return;
+    std::sort(files.begin(), files.end());
+    files.resize(files.size() - kRecordsMax);
+    for (const auto& [time, path] : files) fs::remove(path, error);
+}
+
+}  // namespace paceline

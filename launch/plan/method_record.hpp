@@ -1,0 +1,75 @@
+// MethodRecord: what runs of a model have shown on this machine: tokens per second by method.
+//
+//     CACHE/methods/KEY.json      KEY: a hash of the text of record_key()
+//
+// The key has all that the speed depends on and that a run is asked for: model, draft and trained
+// parts, types in memory, device, cores, and the program. Another one has a record of its own.
+//
+// A file that is damaged, of another key or of another format counts as absent: a record is advice,
+// never needed. It is replaced atomically; of two programs that write at once one wins. At most
+// kRecordsMax files are kept, the newest. Without a cache folder nothing is remembered.
+// Plain values; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launch/base/environment.hpp"
+#include "launch/base/model_options.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+/// Of one method.
+struct MethodRate {
+    double tokens_per_second = 0.0;  // the newer runs count more
+    std::int64_t runs = 0;
+
+    friend bool operator==(const MethodRate&, const MethodRate&) = default;
+};
+
+struct MethodRecord {
+    static constexpr double kNew = 0.3;             // weight of the newest run
+    static constexpr std::int64_t kTokensMin = 48;  // of a run that counts
+    static constexpr std::size_t kMethodsMax = 128;
+
+    std::map<std::string, MethodRate, std::less<>> methods = {};
+
+    /// A run of this method; ignored if the rate is not a positive number.
+    void add(std::string_view method, double tokens_per_second);
+    [[nodiscard]] const MethodRate* find(std::string_view method) const;
+
+    friend bool operator==(const MethodRecord&, const MethodRecord&) = default;
+};
+
+/// A text that is equal for runs whose speeds may be compared.
+[[nodiscard]] std::string record_key(const ModelFile& file,
+                                     const ModelOptions& model,
+                                     const std::string& draft_model,
+                                     std::size_t cores);
+
+class MethodRecords {
+public:
+    static constexpr std::size_t kRecordsMax = 64;
+    static constexpr std::size_t kBytesMax = 256 * 1024;  // of one file
+
+    /// `folder`: Environment::cache_folder; empty: nothing is remembered.
+    explicit MethodRecords(const std::string& folder);
+
+    /// Empty if there is none.
+    [[nodiscard]] MethodRecord read(const std::string& key) const;
+    /// False if it could not be written, which is not an error.
+    bool write(const std::string& key, const MethodRecord& record) const;
+
+private:
+    [[nodiscard]] std::string path_of(const std::string& key) const;
+    void remove_oldest() const;
+
+    std::string folder_;  // empty: none
+};
+
+}  // namespace paceline

@@ -1,0 +1,83 @@
+"""`--method auto`: what runs without --method and --config decode with, what they say, and what they remember."""
+
+import json
+import os
+import unittest
+
+from paceline_cli import PROMPT, TINY, CliTest, environment, paceline
+
+ANSWER = ["run", "-m", TINY, "-p", PROMPT, "-n", "60"]
+
+
+class AutoMethodTest(CliTest):
+    def run_auto(self, *args: str, code: int = 0):
+        """Without a method in the environment, with a cache folder of the test's own."""
+        done = paceline(*args, env=environment(PACELINE_METHOD=None, XDG_CACHE_HOME=str(self.folder)))
+        self.assertEqual(done.returncode, code, done.stderr.decode())
+        return done.stdout.decode(), done.stderr.decode()
+
+    def records(self) -> list[dict]:
+        folder = self.folder / "paceline" / "methods"
+        return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] if folder.exists() else []
+
+    def test_the_choice_is_said_and_the_text_is_that_of_plain_decoding(self):
+        plain, quiet = self.run_auto(*ANSWER, "--method", "plain")
+        self.assertNotIn("method plain", quiet)
+        text, said = self.run_auto(*ANSWER)
+        self.assertEqual(text, plain)
+        self.assertRegex(said, r"paceline run: method \S+: ")
+        text, said = self.run_auto(*ANSWER, "--quiet")
+        self.assertEqual((text, said), (plain, ""))
+
+    def test_named_methods_and_the_variable_are_obeyed(self):
+        stats = self.folder / "stats.json"
+        for args, method in ((["--method", "prompt-lookup"], "prompt-lookup"), ([], "plain")):
+            done = paceline(*ANSWER, "--stats", str(stats), *args,
+                            env=environment(PACELINE_METHOD="plain", XDG_CACHE_HOME=str(self.folder)))
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            self.assertEqual(json.loads(stats.read_text())["method"], method)
+        done = paceline(*ANSWER, env=environment(PACELINE_METHOD="no-such-method"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no-such-method", done.stderr.decode())
+
+    def test_runs_are_remembered_and_the_fastest_method_is_chosen(self):
+        self.run_auto(*ANSWER)
+        self.assertEqual(len(self.records()), 1)
+        record = self.records()[0]
+        (usual, rate), = [(name, entry) for name, entry in record["methods"].items() if name != "plain"]
+        self.assertGreater(rate["tokens_per_second"], 0)
+        record["methods"] |= {"fold": {"tokens_per_second": 1000 * rate["tokens_per_second"], "runs": 3}}
+        path, = (self.folder / "paceline" / "methods").glob("*.json")
+        path.write_text(json.dumps(record))
+        said = self.run_auto(*ANSWER)[1]
+        self.assertIn("method fold: ", said)
+        path.write_text(json.dumps(record)[:40])  # damaged: as if nothing were known
+        self.assertIn(f"method {usual}: nothing is known", self.run_auto(*ANSWER)[1])
+
+    def test_short_answers_are_not_remembered(self):
+        self.run_auto("run", "-m", TINY, "-p", PROMPT, "-n", "8")
+        self.assertEqual(self.records(), [])
+
+    def test_what_cannot_be_remembered_does_not_matter(self):
+        (self.folder / "paceline").write_text("not a folder")
+        self.run_auto(*ANSWER)
+
+    def test_figures_and_traces_get_stages(self):
+        trace = self.folder / "trace.json"
+        said = self.run_auto(*ANSWER, "--figures", "--trace", str(trace))[1]
+        self.assertIn("mean acceptance length", said)
+        self.assertTrue(json.loads(trace.read_text()))
+
+    def test_a_method_that_cannot_be_started_is_followed_by_another(self):
+        broken = self.folder / "draft.gguf"
+        broken.write_bytes(b"no model")
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("one core: the first choice has no draft model")
+        plain = self.run_auto(*ANSWER, "--method", "plain")[0]
+        text, said = self.run_auto(*ANSWER, "--draft-model", str(broken))
+        self.assertEqual(text, plain)
+        self.assertIn("could not be started", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,140 @@
+#include "actors/account/speculation_account.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+namespace {
+
+using Micros = SpeculationAccount::Micros;
+using Group = SpeculationAccount::Group;
+using Mode = msg::SpeculationMode;
+constexpr RequestId kOne{1};
+
+/// One request, one batch at a time, with the account's own decisions: what a round takes and
+/// gains is given.
+struct Pipeline {
+    explicit Pipeline(AccountOptions options) : account{options} {}
+
+    SpeculationAccount account;
+    Micros now{0};
+    BatchId next{0};
+    std::optional<msg::Price> price = {};
+    int drafted = 0;  // rounds with candidates
+    int rounds = 0;
+
+    /// A round with the candidates that pay. `draft_us`: of the draft, if its price lets it work;
+    /// of `offered` candidates each is right with `probability`, and `right` of those sent are.
+    void round(int offered, double probability, int right, int draft_us) {
+        const bool drafts = account.allowed() > 0;
+        if (drafts) now += Micros{draft_us};
+        std::vector<double> paths;
+        for (int i = 0; drafts && i < std::min(offered, account.allowed()); ++i)
+            paths.push_back(std::pow(probability, i + 1));
+        const auto taken = static_cast<int>(
+            account.rows_of_round(paths, {.requests = 1, .context = 100}, Micros{0}));
+        const auto rows = static_cast<std::uint32_t>(1 + taken);
+        const BatchId batch = next;
+        next = BatchId{next.value + 1};
+        account.formed(std::vector{SpeculationAccount::Part{kOne, batch, taken}},
+                       {.rows = rows, .requests = 1, .context = 100}, 1, true, now);
+        if (const auto told = account.take_price(Group::Drafts)) price = told;
+        const std::uint32_t cost = 1000 + 60 * (rows - 1);
+        now += Micros{cost + 20};
+        const int accepted = std::min(taken, right);
+        account.verified(kOne, batch, 1 + accepted, {.sum_us = cost, .longest_us = cost}, now);
+        if (const auto told = account.take_price(Group::Drafts)) price = told;
+        drafted += taken > 0 ? 1 : 0;
+        ++rounds;
+    }
+};
+
+AccountOptions on() {
+    return {.controller = Controller::On};
+}
+
+}  // namespace
+
+TEST_CASE("the first price says off, and later ones what time is worth") {
+    Pipeline pipeline{on()};
+    pipeline.round(4, 0.8, 3, 200);
+    REQUIRE(pipeline.price.has_value());
+    CHECK(pipeline.price->mode == Mode::Off);
+    for (int i = 0; i < 60; ++i) pipeline.round(4, 0.8, 3, 200);
+    CHECK(pipeline.price->mode == Mode::On);
+    CHECK(pipeline.price->plain_us == doctest::Approx(1020).epsilon(0.02));
+    CHECK(pipeline.price->token_us < pipeline.price->plain_us);
+    CHECK(pipeline.price->row_us == doctest::Approx(60).epsilon(0.1));
+    CHECK(pipeline.price->pass_share == 1.0F);
+    CHECK(pipeline.drafted > 50);
+}
+
+TEST_CASE("a draft that is never right is switched off") {
+    Pipeline pipeline{on()};
+    for (int i = 0; i < 256; ++i) pipeline.round(4, 0.8, 0, 400);
+    CHECK(pipeline.price->mode == Mode::Off);
+    CHECK(pipeline.now < Micros{256 * 1020 * 103 / 100});
+}
+
+TEST_CASE("with the controller off everything is allowed and no price is told") {
+    Pipeline pipeline{{}};
+    for (int i = 0; i < 40; ++i) pipeline.round(4, 0.8, 0, 400);
+    CHECK_FALSE(pipeline.price.has_value());
+    CHECK(pipeline.account.allowed() == GainWatch::kAnyNumber);
+}
+
+TEST_CASE("a plain controller never allows a candidate") {
+    Pipeline pipeline{{.controller = Controller::Plain}};
+    for (int i = 0; i < 40; ++i) pipeline.round(4, 0.9, 4, 10);
+    CHECK(pipeline.drafted == 0);
+    CHECK(pipeline.price->mode == Mode::Off);
+}
+
+TEST_CASE("proposers that have not been seen for long are probed") {
+    Pipeline pipeline{on()};
+    int probes = 0;
+    const auto rounds_of = [&](int rounds) {
+        for (int i = 0; i < rounds; ++i) {
+            pipeline.round(0, 0.5, 0, 0);  // the draft itself does not think that it pays
+            probes += pipeline.price->mode == Mode::Probe ? 1 : 0;
+        }
+    };
+    rounds_of(SpeculationAccount::kQuietTokens - 20);
+    CHECK(probes == 0);
+    rounds_of(60);
+    CHECK(probes > 0);
+    // What it proposes in the probe is seen: no other one follows at once.
+    const std::vector<JudgedNode> seen{{.origin = msg::Origin::Trunk, .right = false}};
+    rounds_of(SpeculationAccount::kProbeTurns);
+    pipeline.account.judged(seen, false);
+    probes = 0;
+    rounds_of(SpeculationAccount::kQuietTokens / 2);
+    CHECK(probes == 0);
+}
+
+TEST_CASE("a price that has hardly changed is not told again, but to a new receiver it is") {
+    Pipeline pipeline{on()};
+    for (int i = 0; i < 60; ++i) pipeline.round(4, 0.8, 3, 200);
+    CHECK_FALSE(pipeline.account.take_price(Group::Drafts).has_value());
+    pipeline.account.forget_told(Group::Drafts);
+    CHECK(pipeline.account.take_price(Group::Drafts).has_value());
+}
+
+TEST_CASE("a draft that runs ahead pays for the time by which it slows the batches") {
+    Pipeline pipeline{{.controller = Controller::On, .sequential = false}};
+    for (int i = 0; i < 60; ++i) pipeline.round(4, 0.8, 3, 0);
+    CHECK(pipeline.price->pass_share == doctest::Approx(0.0).epsilon(0.05));
+}
+
+TEST_CASE("verdicts of another request, of an older one and of no batch at all change nothing") {
+    Pipeline pipeline{on()};
+    for (int i = 0; i < 60; ++i) pipeline.round(4, 0.8, 3, 200);
+    const double gain = pipeline.account.turns().gain();
+    pipeline.account.verified(RequestId{9}, BatchId{1}, 5, {.sum_us = 9, .longest_us = 9},
+                              Micros{1});
+    pipeline.account.verified(kOne, BatchId{0}, 5, {.sum_us = 9, .longest_us = 9}, Micros{1});
+    CHECK(pipeline.account.turns().gain() == gain);
+}

@@ -1,0 +1,100 @@
+#include "launch/plan/method_record.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A cache folder of its own.
+struct Folder {
+    Folder() : path{fs::temp_directory_path() / ("method-records-" + std::to_string(::getpid()))} {
+        fs::remove_all(path);
+    }
+    ~Folder() { fs::remove_all(path); }
+    [[nodiscard]] std::size_t files() const {
+        std::size_t count = 0;
+        for ([[maybe_unused]] const auto& entry : fs::directory_iterator{path / "methods"}) ++count;
+        return count;
+    }
+    fs::path path;
+};
+
+MethodRecord record_of(const std::string& method, double rate) {
+    MethodRecord record;
+    record.add(method, rate);
+    return record;
+}
+
+}  // namespace
+
+TEST_CASE("a record is read as it was written, by its own key alone") {
+    const Folder folder;
+    const MethodRecords records{folder.path.string()};
+    CHECK(records.read("a") == MethodRecord{});
+    REQUIRE(records.write("a", record_of("pearl", 123.5)));
+    CHECK(records.read("a") == record_of("pearl", 123.5));
+    CHECK(records.read("b") == MethodRecord{});
+    REQUIRE(records.write("a", record_of("fold", 7)));
+    CHECK(records.read("a") == record_of("fold", 7));
+    CHECK(folder.files() == 1);
+}
+
+TEST_CASE("newer runs count more, and what is no rate is ignored") {
+    MethodRecord record;
+    record.add("pearl", 100);
+    record.add("pearl", 200);
+    CHECK(record.find("pearl")->tokens_per_second == doctest::Approx(130));
+    CHECK(record.find("pearl")->runs == 2);
+    for (const double bad : {0.0, -1.0, std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::quiet_NaN()}) {
+        record.add("plain", bad);
+        CHECK(record.find("plain") == nullptr);
+    }
+}
+
+TEST_CASE("a damaged file counts as absent, and is replaced") {
+    const Folder folder;
+    const MethodRecords records{folder.path.string()};
+    REQUIRE(records.write("a", record_of("pearl", 100)));
+    const fs::path file = fs::directory_iterator {
+        folder.path / "methods"
+        } -> path();
+    for (const std::string& text :
+         {std::string{}, std::string{"{"}, std::string{"[]"}, std::string{"{\"format\": 1}"},
+          std::string{R"({"format": 1, "key": "a", "methods": {"pearl": 5}})"},
+          std::string{R"({"format": 1, "key": "a", "methods": {"pearl":
+              {"tokens_per_second": -1, "runs": 1}}})"},
+          std::string{R"({"format": 2, "key": "a", "methods": {}})"},
+          std::string(MethodRecords::kBytesMax + 1, ' ')}) {
+        std::ofstream{file, std::ios::trunc} << text;
+        CHECK(records.read("a") == MethodRecord{});
+    }
+    CHECK(records.write("a", record_of("pearl", 90)));
+    CHECK(records.read("a") == record_of("pearl", 90));
+}
+
+TEST_CASE("old records make room") {
+    const Folder folder;
+    const MethodRecords records{folder.path.string()};
+    for (std::size_t i = 0; i < MethodRecords::kRecordsMax + 10; ++i)
+        REQUIRE(records.write(std::to_string(i), record_of("pearl", 1)));
+    CHECK(folder.files() == MethodRecords::kRecordsMax);
+}
+
+TEST_CASE("without a folder, or where none can be made, nothing is remembered") {
+    const MethodRecords none{""};
+    CHECK_FALSE(none.write("a", record_of("pearl", 1)));
+    CHECK(none.read("a") == MethodRecord{});
+    const MethodRecords refused{"/proc/no/such/folder"};
+    CHECK_FALSE(refused.write("a", record_of("pearl", 1)));
+    CHECK(refused.read("a") == MethodRecord{});
+}
