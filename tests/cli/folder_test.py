@@ -53,8 +53,8 @@ class Folder(CliTest):
             for method in (["speculative"], ["four-stages"], ["speculative", "--draft-model", str(name)]):
                 self.assertEqual(self.ids("-c", "128", "--method", *method, model=str(name)), longer)
             for context in ("64", "128"):  # the same model agrees with itself only with the same rope
-                _, _, stats = self.generate(*PROMPT, "-c", context, "--method", "speculative", "--draft-model",
-                                            str(name), "--no-cache", "-q", model=str(name))
+                _, _, stats = self.generate(*PROMPT, "-c", context, "--config", self.as_configured("speculative"),
+                                            "--draft-model", str(name), "--no-cache", "-q", model=str(name))
                 figures = stats["pipeline"]
                 self.assertGreater(figures["accepted_tokens"], 0.9 * figures["candidates"])
             said = self.run_fails(2, "run", "-m", str(name), *PROMPT, "-c", "257")

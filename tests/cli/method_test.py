@@ -239,7 +239,8 @@ class Methods(CliTest):
 
     def test_a_check_with_a_changed_setting_runs_what_was_set_and_names_what_it_cannot_set(self):
         report = self.folder / "report.json"
-        check = ["check", "-m", TINY, "--method", "prompt-lookup", "--first", "3", "-n", "40", "--json", str(report)]
+        check = ["check", "-m", TINY, "--config", self.as_configured("prompt-lookup"), "--first", "3", "-n", "40",
+                 "--json", str(report)]
         lengths = {}
         for gamma in (1, 8):
             self.run_ok(*check, "--set", f"draft.gamma={gamma}")

@@ -164,7 +164,7 @@ class PackedCache(CliTest):
     def drafted(self, *args: str, model: str = FOLDER) -> tuple[list[int], int]:
         """The tokens, and how many of them a draft model proposed."""
         stats = self.folder / "stats.json"
-        ids = self.ids("--method", "speculative", "--stats", str(stats), *args, model=model)
+        ids = self.ids("--config", self.as_configured("speculative"), "--stats", str(stats), *args, model=model)
         return ids, json.loads(stats.read_text())["pipeline"]["accepted_tokens"]
 
     def test_a_draft_model_is_read_from_its_copy(self):
