@@ -63,6 +63,11 @@ void GuardTurns::end_turn(Micros now) {
         } else {
             watch_->round(now - begun_, tokens, 0.0);
         }
+        const double plain = tokens * static_cast<double>(watch_->plain_token().count());
+        if (plain > 0.0) {
+            plain_took_ += plain;
+            took_ += std::min(static_cast<double>((now - begun_).count()), kOutlier * plain);
+        }
     }
     if (!std::exchange(decided_, false) && watch_ != nullptr) next_ = watch_->ask();
     begin_turn(next_, now);

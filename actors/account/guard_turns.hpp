@@ -35,6 +35,7 @@ public:
     static constexpr std::int32_t kPlainFirst = 3;  // turns before the first one that speculates
     static constexpr std::int32_t kCheckFirst = 16;
     static constexpr std::size_t kPlainKept = 5;  // contexts grow: older ones were faster
+    static constexpr double kOutlier = 3.0;
 
     /// What a batch keeps until its verdict.
     struct Tag {
@@ -63,8 +64,11 @@ public:
     [[nodiscard]] Micros plain_token() const {
         return watch_ == nullptr ? Micros{0} : watch_->plain_token();
     }
-    /// Time per token without speculation over that with it; 0: not known yet.
+    /// Time per token without speculation over that with it, of the last turns; 0: not known yet.
     [[nodiscard]] double gain() const { return watch_ == nullptr ? 0.0 : watch_->gain(); }
+    /// Of all turns since the beginning, plain ones included: what the tokens would have taken
+    /// without speculation, by the plain turns next to them, over what they took; 0: not known yet.
+    [[nodiscard]] double overall_gain() const { return took_ > 0.0 ? plain_took_ / took_ : 0.0; }
 
 private:
     void begin_turn(int allowed, Micros now);
@@ -84,6 +88,8 @@ private:
     int tokens_ = 0;
     int candidates_ = 0;
     bool natural_plain_ = true;
+    double plain_took_ = 0.0;  // of all turns' tokens without speculation, microseconds
+    double took_ = 0.0;        // of all turns; an interrupted one counts kOutlier times its tokens
 };
 
 }  // namespace paceline

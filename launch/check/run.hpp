@@ -26,6 +26,7 @@ struct CheckTask {
     Request request;  // of every answer but for its text
     int at_once = 1;  // answers decoded at the same time
     FaultPlan faults;
+    bool remarks = true;  // what the stages use is said on standard error
 };
 
 struct CheckResult {

@@ -4,6 +4,7 @@
 
 #include "launch/base/device.hpp"
 #include "launch/config/method_list.hpp"
+#include "launch/plan/method_trial.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "runtime/parent/affinity.hpp"
 
@@ -42,13 +43,16 @@ void AutoMethod::learn(const RunOptions& options,
                        const std::optional<PipelineConfig>& written) {
     const bool named = options.config_file.empty() && !options.wants_gpus();
     const auto tokens = static_cast<std::int64_t>(run.answer.generated_tokens);
-    if (!named || tokens < MethodRecord::kTokensMin) return;
+    // What the account measured in between is plain decoding's speed only where the target is in
+    // one process, as plain decoding is.
+    const bool comparable = pipeline && pipeline->speculation_gain > 0.0 && written &&
+                            written->segments() == 1 && written->draft.has_value();
+    if (!named || !comparable || tokens < MethodRecord::kTokensMin) return;
     record_ = records_.read(key_);  // another run may have ended meanwhile
-    const std::string method = options.method == "autoregressive" ? kPlainMethod : options.method;
-    record_.add(method, run.answer.decode_rate());
-    // What the account measured in between, if the target is in one process as plain decoding is.
-    if (pipeline && written && written->segments() == 1 && method != kPlainMethod)
-        record_.add(kPlainMethod, pipeline->plain_rate);
+    record_.add(options.method, {.gain = pipeline->speculation_gain,
+                                 .acceptance = draft_acceptance(*written, pipeline->verdicts),
+                                 .tokens_per_second = run.answer.decode_rate(),
+                                 .runs = 1});
     (void)records_.write(key_, record_);
 }
 

@@ -26,7 +26,8 @@ public:
 
     /// Of options with --method auto. `exact` false, which plain decoding alone has: plain.
     [[nodiscard]] AutoChoice choose(const RunOptions& options) const;
-    /// An answer was decoded by this method of `options`; short ones are not counted.
+    /// An answer was decoded by this method of `options`. Counted are answers of some length, by a
+    /// method whose run shows plain decoding's speed as well.
     void learn(const RunOptions& options,
                const RunStats& run,
                const std::optional<PipelineStats>& pipeline,

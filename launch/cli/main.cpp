@@ -26,6 +26,7 @@
 #include "launch/cli/tokenize.hpp"
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
+#include "launch/plan/plan.hpp"
 #include "launch/session/stage_main.hpp"
 #include "launch/simulate/simulate.hpp"
 #include "model/weights/message_text.hpp"
@@ -93,6 +94,7 @@ int run(int argc, char** argv) {
     paceline::SimulateOptions simulate_options;
     paceline::CheckOptions check_options;
     paceline::SearchOptions search_options;
+    paceline::PlanOptions plan_options;
     paceline::ConvertCommandOptions convert_options;
     const paceline::Command run_command = paceline::add_run(root, run_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
@@ -103,6 +105,7 @@ int run(int argc, char** argv) {
     const paceline::Command simulate_command = paceline::add_simulate(root, simulate_options);
     const paceline::Command check_command = paceline::add_check(root, check_options);
     const paceline::Command search_command = paceline::add_search(root, search_options);
+    const paceline::Command plan_command = paceline::add_plan(root, plan_options);
     const paceline::Command convert_command = paceline::add_convert(root, convert_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
@@ -114,6 +117,7 @@ int run(int argc, char** argv) {
     if (simulate_command.parsed()) return paceline::run_simulate(simulate_options, environment);
     if (check_command.parsed()) return paceline::run_check(check_options, environment);
     if (search_command.parsed()) return paceline::run_search(search_options, environment);
+    if (plan_command.parsed()) return paceline::run_plan(plan_options, environment);
     if (convert_command.parsed()) return paceline::run_convert(convert_options, environment);
     return paceline::kExitUsage;
 }

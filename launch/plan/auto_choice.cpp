@@ -10,16 +10,9 @@ constexpr const char* kPlain = "plain";
 constexpr const char* kLookup = "prompt-lookup";
 constexpr const char* kLookupAndDraft = "prompt-lookup+draft";
 
-std::string rate_text(const MethodRecord& record, const std::string& method) {
-    const MethodRate& rate = *record.find(method);
-    std::string text = fmt::format("{:.0f} tokens/s in {} earlier run{} here",
-                                   rate.tokens_per_second, rate.runs, rate.runs == 1 ? "" : "s");
-    const MethodRate* plain = record.find(kPlain);
-    if (plain != nullptr && method != kPlain) {
-        text += fmt::format(", {:.2f} times plain decoding",
-                            rate.tokens_per_second / plain->tokens_per_second);
-    }
-    return text;
+std::string gain_text(const MethodRate& rate) {
+    return fmt::format("{:.2f} times plain decoding in {} earlier run{} here", rate.gain, rate.runs,
+                       rate.runs == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -34,16 +27,20 @@ AutoChoice choose_method(const MethodRecord& record,
                           "nothing is known of this model here yet; what it can lose is "
                           "bounded"};
     if (const MethodRate* tried = record.find(usual); tried != nullptr) {
-        const MethodRate* best = tried;
+        double best = tried->gain;
+        choice.reason = gain_text(*tried);
         for (const auto& [name, rate] : record.methods) {
-            const bool exists =
-                name == kPlain || std::find(known.begin(), known.end(), name) != known.end();
-            const double lead = best == tried ? AutoChoice::kLead : 1.0;
-            if (!exists || rate.tokens_per_second <= lead * best->tokens_per_second) continue;
-            best = &rate;
+            const bool exists = std::find(known.begin(), known.end(), name) != known.end();
+            const double lead = choice.method == usual ? AutoChoice::kLead : 1.0;
+            if (!exists || rate.runs < AutoChoice::kRunsMin || rate.gain <= lead * best) continue;
+            best = rate.gain;
             choice.method = name;
+            choice.reason = gain_text(rate);
         }
-        choice.reason = rate_text(record, choice.method);
+        if (best < 1.0 - AutoChoice::kLossMax && tried->runs >= AutoChoice::kRunsMin) {
+            choice.method = kPlain;
+            choice.reason = fmt::format("of {}, {}", usual, gain_text(*tried));
+        }
     }
     for (const char* next : {kLookup, kPlain}) {
         if (choice.method != next && choice.method != kPlain) choice.fallbacks.emplace_back(next);

@@ -3,8 +3,11 @@
 //     nothing is known          prompt-lookup+draft with two cores, else prompt-lookup: they have
 //                               one process that computes, or two of which one waits; the account
 //                               of costs and gains bounds what they can lose
-//     the default was tried     the fastest method of the record, if it is kLead faster than the
-//                               default; methods get into the record by being run (--method)
+//     the default was tried     the method of the record with the greatest gain over plain
+//                               decoding, if it was run kRunsMin times and gains kLead more than
+//                               the default; plain decoding, if all lose more than the account
+//                               lets a method lose (kLossMax). Methods get into the record by being
+//                               run (--method), and by `paceline plan`
 //
 // A method that cannot be started is followed by the next of `fallbacks`, plain decoding last.
 // Pure.
@@ -22,6 +25,8 @@ inline constexpr const char* kAutoMethod = "auto";
 
 struct AutoChoice {
     static constexpr double kLead = 1.05;
+    static constexpr double kLossMax = 0.1;
+    static constexpr std::int64_t kRunsMin = 3;  // a single run is too noisy
 
     std::string method;
     std::string reason;                       // a sentence, without a full stop

@@ -20,8 +20,29 @@ namespace paceline {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr const char* kSuffix = ".json";
+
+bool positive(double value) {
+    return value > 0.0 && std::isfinite(value);
+}
+
+std::optional<MethodRate> parsed_rate(const nlohmann::json& entry) {
+    if (!entry.is_object()) return std::nullopt;
+    const auto number = [&entry](const char* name) {
+        const auto found = entry.find(name);
+        return found != entry.end() && found->is_number() ? found->get<double>() : -1.0;
+    };
+    const auto runs = entry.find("runs");
+    if (runs == entry.end() || !runs->is_number_integer()) return std::nullopt;
+    const MethodRate rate{.gain = number("gain"),
+                          .acceptance = number("acceptance"),
+                          .tokens_per_second = number("tokens_per_second"),
+                          .runs = runs->get<std::int64_t>()};
+    const bool fits = positive(rate.gain) && positive(rate.tokens_per_second) &&
+                      rate.acceptance >= 0.0 && rate.acceptance <= 1.0 && rate.runs > 0;
+    return fits ? std::optional{rate} : std::nullopt;
+}
 
 std::optional<MethodRecord> parsed(const std::string& text, const std::string& key) {
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
@@ -33,35 +54,31 @@ std::optional<MethodRecord> parsed(const std::string& text, const std::string& k
     if (methods == json.end() || !methods->is_object()) return std::nullopt;
     MethodRecord record;
     for (const auto& [name, entry] : methods->items()) {
-        const auto rate = entry.find("tokens_per_second");
-        const auto runs = entry.find("runs");
-        if (!entry.is_object() || rate == entry.end() || runs == entry.end() ||
-            !rate->is_number() || !runs->is_number_integer()) {
-            return std::nullopt;
-        }
-        const MethodRate found{rate->get<double>(), runs->get<std::int64_t>()};
-        if (!(found.tokens_per_second > 0.0) || !std::isfinite(found.tokens_per_second) ||
-            found.runs <= 0 || record.methods.size() >= MethodRecord::kMethodsMax) {
-            return std::nullopt;
-        }
-        record.methods[name] = found;
+        const std::optional<MethodRate> rate = parsed_rate(entry);
+        if (!rate || record.methods.size() >= MethodRecord::kMethodsMax) return std::nullopt;
+        record.methods[name] = *rate;
     }
     return record;
 }
 
 }  // namespace
 
-void MethodRecord::add(std::string_view method, double tokens_per_second) {
-    if (!(tokens_per_second > 0.0) || !std::isfinite(tokens_per_second)) return;
+void MethodRecord::add(std::string_view method, const MethodRate& run) {
+    if (!positive(run.gain) || !positive(run.tokens_per_second) || run.runs <= 0) return;
     const auto known = methods.find(method);
     if (known == methods.end()) {
-        if (methods.size() >= kMethodsMax) return;
-        methods.emplace(method, MethodRate{tokens_per_second, 1});
+        if (methods.size() < kMethodsMax) methods.emplace(method, run);
         return;
     }
     MethodRate& rate = known->second;
-    rate.tokens_per_second += kNew * (tokens_per_second - rate.tokens_per_second);
-    ++rate.runs;
+    const double weight = 1.0 - std::pow(1.0 - kNew, static_cast<double>(run.runs));
+    rate.gain += weight * (run.gain - rate.gain);
+    rate.tokens_per_second += weight * (run.tokens_per_second - rate.tokens_per_second);
+    if (run.acceptance > 0.0) {
+        const double old = rate.acceptance > 0.0 ? rate.acceptance : run.acceptance;
+        rate.acceptance = old + (weight * (run.acceptance - old));
+    }
+    rate.runs += run.runs;
 }
 
 const MethodRate* MethodRecord::find(std::string_view method) const {
@@ -108,7 +125,9 @@ bool MethodRecords::write(const std::string& key, const MethodRecord& record) co
     if (error) return false;
     nlohmann::json json{{"format", kFormat}, {"key", key}, {"methods", nlohmann::json::object()}};
     for (const auto& [name, rate] : record.methods)
-        json["methods"][name] = {{"tokens_per_second", rate.tokens_per_second},
+        json["methods"][name] = {{"gain", rate.gain},
+                                 {"acceptance", rate.acceptance},
+                                 {"tokens_per_second", rate.tokens_per_second},
                                  {"runs", rate.runs}};
     const std::string path = path_of(key);
     const std::string unfinished = fmt::format("{}.{}", path, ::getpid());

@@ -1,4 +1,9 @@
-// MethodRecord: what runs of a model have shown on this machine: tokens per second by method.
+// MethodRecord: what runs of a model have shown on this machine: how many times plain decoding's
+// speed each method reached, and how often its drafts were right.
+//
+// Tokens per second of different runs are not compared: prompts, and the load of the machine,
+// differ more than methods do. A gain is of one run: against plain decoding of the same prompt at
+// the same time (docs/choosing-a-method.md).
 //
 //     CACHE/methods/KEY.json      KEY: a hash of the text of record_key()
 //
@@ -24,23 +29,25 @@
 
 namespace paceline {
 
-/// Of one method.
+/// Of one method; of several runs the newer ones count more.
 struct MethodRate {
-    double tokens_per_second = 0.0;  // the newer runs count more
+    double gain = 0.0;               // times plain decoding
+    double acceptance = 0.0;         // of its drafts' candidates whose parents were right; 0: none
+    double tokens_per_second = 0.0;  // for people
     std::int64_t runs = 0;
 
     friend bool operator==(const MethodRate&, const MethodRate&) = default;
 };
 
 struct MethodRecord {
-    static constexpr double kNew = 0.3;             // weight of the newest run
+    static constexpr double kNew = 0.2;             // weight of the newest run
     static constexpr std::int64_t kTokensMin = 48;  // of a run that counts
     static constexpr std::size_t kMethodsMax = 128;
 
     std::map<std::string, MethodRate, std::less<>> methods = {};
 
-    /// A run of this method; ignored if the rate is not a positive number.
-    void add(std::string_view method, double tokens_per_second);
+    /// Runs of this method, `run.runs` of them; ignored if gain or rate is not a positive number.
+    void add(std::string_view method, const MethodRate& run);
     [[nodiscard]] const MethodRate* find(std::string_view method) const;
 
     friend bool operator==(const MethodRecord&, const MethodRecord&) = default;

@@ -58,7 +58,7 @@ struct PipelineStats {
     std::vector<double> times_plain{};
     double rate = 0.0;  // tokens/s of this run; 0: not measured
     /// Tokens/s of a request without speculation, as the account measures it in between, and how
-    /// many times that speculation gave it last; 0: not measured.
+    /// many times that speed all tokens had so far; 0: not measured.
     double plain_rate = 0.0;
     double speculation_gain = 0.0;
     PipelineMetrics metrics{};

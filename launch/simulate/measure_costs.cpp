@@ -21,17 +21,10 @@ std::vector<int> numbers_of(const std::string& word) {
     return word.empty() ? std::vector<int>{} : parse_int_list(word);
 }
 
-struct MeasuredDrafts {
-    std::vector<ModelFile> files;  // --draft-models
-    std::vector<DraftPart> parts;  // trained for the target; they borrow from it
-};
-
-/// Also has `plan` measure the short list of the target's trained exits.
-Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
-                                         const Environment& environment,
-                                         const ModelFile& target,
-                                         CostPlan& plan) {
-    MeasuredDrafts drafts;
+/// --draft-models.
+Result<std::vector<ModelFile>> drafts_of(const SimulateOptions& options,
+                                         const Environment& environment) {
+    std::vector<ModelFile> drafts;
     for (const std::string& path : options.measure_drafts) {
         const Result<std::string> found = find_model(path, environment.hub_cache);
         if (!found) return found.error();
@@ -39,23 +32,33 @@ Result<MeasuredDrafts> drafts_to_measure(const SimulateOptions& options,
         if (!file) return file.error();
         file.value().choose_rope(options.model.context);
         take_packed_copy(file.value(), options.model, environment, {.bars = bars_on(environment)});
-        drafts.files.push_back(std::move(file).value());
+        print_rounded_types("simulate", file.value(), options.model);
+        drafts.push_back(std::move(file).value());
     }
-    Result<FoundParts> found = find_parts(parts_search(options.model.parts, environment), target);
+    return drafts;
+}
+
+/// The trained drafts of the target; they borrow from it. Also has `plan` measure the short list of
+/// its trained exits.
+Result<std::vector<DraftPart>> parts_of(const ModelFile& target,
+                                        const PartsSearch& search,
+                                        CostPlan& plan) {
+    std::vector<DraftPart> parts;
+    const Result<FoundParts> found = find_parts(search, target);
     if (!found) return found.error();
     for (const std::string& path : {found.value().draft_small, found.value().draft_deep}) {
         if (path.empty()) continue;
         Result<DraftPart> part = open_draft_part(path, target);
         if (!part) return part.error();
-        drafts.parts.push_back(std::move(part).value());
+        parts.push_back(std::move(part).value());
     }
-    if (found.value().heads.empty()) return drafts;
+    if (found.value().heads.empty()) return parts;
     const Result<HeadsPart> heads = open_heads_part(found.value().heads, target);
     if (!heads) return heads.error();
     const auto tokens = static_cast<int>(heads.value().tokens.size());
     if (std::count(plan.short_lists.begin(), plan.short_lists.end(), tokens) == 0)
         plan.short_lists.push_back(tokens);
-    return drafts;
+    return parts;
 }
 
 }  // namespace
@@ -103,35 +106,52 @@ Status measure_costs_file(const SimulateOptions& given, const Environment& envir
     Result<ModelFile> target = open_model_file(options.model, environment);
     if (!target) return target.error();
     take_packed_copy(target.value(), options.model, environment, {.bars = bars_on(environment)});
-    Result<MeasuredDrafts> drafts = drafts_to_measure(options, environment, target.value(), plan);
+    const Result<std::vector<ModelFile>> drafts = drafts_of(options, environment);
     if (!drafts) return drafts.error();
-    Result<std::vector<CostRecord>> records = measure_hops(target.value().config().dim, plan);
-    if (!records) return records.error();
+    print_rounded_types("simulate", target.value(), options.model);
+    const Result<MeasuredCosts> costs = measure_model(
+        target.value(), drafts.value(), parts_search(options.model.parts, environment),
+        options.model, plan, machine.value(), told);
+    if (!costs) return costs.error();
     std::vector<std::string> remarks{
         fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
+    remarks.insert(remarks.end(), costs.value().remarks.begin(), costs.value().remarks.end());
+    return output.value().write(cost_table_text(costs.value().records, remarks));
+}
+
+Result<MeasuredCosts> measure_model(const ModelFile& target,
+                                    const std::vector<ModelFile>& drafts,
+                                    const PartsSearch& search,
+                                    const ModelOptions& model,
+                                    CostPlan plan,
+                                    const Machine& machine,
+                                    const std::function<void(const std::string&)>& told) {
+    Result<std::vector<DraftPart>> parts = parts_of(target, search, plan);
+    if (!parts) return parts.error();
+    Result<std::vector<CostRecord>> hops = measure_hops(target.config().dim, plan);
+    if (!hops) return hops.error();
+    MeasuredCosts costs{.records = std::move(hops).value()};
     const auto add = [&](const ModelFile& file, const CostPlan& for_it) -> Status {
-        print_rounded_types("simulate", file, options.model);
         Result<std::vector<CostRecord>> measured =
-            measure_costs(file, options.model, for_it, machine.value(), told);
+            measure_costs(file, model, for_it, machine, told);
         if (!measured) return measured.error();
-        remarks.push_back(visible(cost_name(file, options.model.dtype, 0) + " is " + file.path(),
-                                  kLineShownBytesMax));
-        records.value().insert(records.value().end(), measured.value().begin(),
-                               measured.value().end());
+        costs.remarks.push_back(
+            visible(cost_name(file, model.dtype, 0) + " is " + file.path(), kLineShownBytesMax));
+        costs.records.insert(costs.records.end(), measured.value().begin(), measured.value().end());
         return {};
     };
-    if (Status s = add(target.value(), plan); !s) return s;
+    if (Status s = add(target, plan); !s) return s.error();
     plan.depths.clear();
-    for (const ModelFile& file : drafts.value().files) {
-        if (Status s = add(file, plan); !s) return s;
+    for (const ModelFile& file : drafts) {
+        if (Status s = add(file, plan); !s) return s.error();
     }
-    for (const DraftPart& part : drafts.value().parts) {
+    for (const DraftPart& part : parts.value()) {
         CostPlan for_it = plan;
         for_it.depths = {part.file.config().layers};
         for_it.short_lists = {static_cast<int>(part.tokens.size())};
-        if (Status s = add(part.file, for_it); !s) return s;
+        if (Status s = add(part.file, for_it); !s) return s.error();
     }
-    return output.value().write(cost_table_text(records.value(), remarks));
+    return costs;
 }
 
 }  // namespace paceline

@@ -93,6 +93,8 @@ OracleBackend::OracleBackend(const ModelConfig& shape,
       last_layer_{options.last_layer < 0 ? shape.layers : options.last_layer},
       kv_slots_{options.kv_slots},
       final_head_{options.final_head},
+      heads_{options.heads.size()},
+      adapter_{options.adapter.has_value()},
       part_{part},
       accuracy_{accuracy} {
     PACE_CHECK(config_.dim >= 3 && config_.vocab_size >= 8,
@@ -100,7 +102,18 @@ OracleBackend::OracleBackend(const ModelConfig& shape,
 }
 
 bool OracleBackend::has_head(HeadId id) const {
-    return id == HeadId::Final && (final_head_ || last_layer_ == config_.layers);
+    if (id == HeadId::Adapter) return adapter_;
+    if (id != HeadId::Final) return static_cast<std::size_t>(id) <= heads_;
+    return final_head_ || last_layer_ == config_.layers;
+}
+
+RunOutcome OracleBackend::run_adapter(std::span<const Row> /*rows*/,
+                                      ConstHiddenRows hidden,
+                                      HiddenRows out,
+                                      const CancelToken* cancel) {
+    if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
+    std::copy(hidden.host().begin(), hidden.host().end(), out.host().begin());
+    return RunOutcome::Done;
 }
 
 /// Whether the row is not all of this segment's layers.
@@ -145,8 +158,8 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
         const auto position = static_cast<Position>(hidden[r * dim + 1]);
         const std::span<float> out = logits.subspan(r * vocab, vocab);
         const bool self_drafted = part_ == Part::Target && hidden[r * dim + 2] > 0.0F;
-        const bool verifies =
-            part_ == Part::Target && last_layer_ == config_.layers && !self_drafted;
+        const bool verifies = part_ == Part::Target && id == HeadId::Final &&
+                              last_layer_ == config_.layers && !self_drafted;
         if (verifies) {
             out[static_cast<std::size_t>(oracle_next(token, position, config_.vocab_size))] = 0.0F;
             continue;

@@ -83,7 +83,12 @@ public:
     RunOutcome run_layers(std::span<const Row> rows,
                           HiddenRows hidden,
                           const CancelToken* cancel) override;
+    /// A head of an exit says what an exit says, whatever its short list.
     void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override;
+    RunOutcome run_adapter(std::span<const Row> rows,
+                           ConstHiddenRows hidden,
+                           HiddenRows out,
+                           const CancelToken* cancel) override;
 
     [[nodiscard]] MemoryUse memory_use() const override { return {}; }
     [[nodiscard]] std::string equality_class() const override { return "oracle"; }
@@ -96,6 +101,8 @@ private:
     int last_layer_;
     std::int32_t kv_slots_;
     bool final_head_;
+    std::size_t heads_;  // of exits
+    bool adapter_;
     Part part_;
     OracleAccuracy accuracy_;
 };

@@ -28,9 +28,13 @@ struct Folder {
     fs::path path;
 };
 
-MethodRecord record_of(const std::string& method, double rate) {
+MethodRate rate_of(double gain, double acceptance = 0.0) {
+    return {.gain = gain, .acceptance = acceptance, .tokens_per_second = 100 * gain, .runs = 1};
+}
+
+MethodRecord record_of(const std::string& method, double gain) {
     MethodRecord record;
-    record.add(method, rate);
+    record.add(method, rate_of(gain, 0.5));
     return record;
 }
 
@@ -50,15 +54,29 @@ TEST_CASE("a record is read as it was written, by its own key alone") {
 
 TEST_CASE("newer runs count more, and what is no rate is ignored") {
     MethodRecord record;
-    record.add("pearl", 100);
-    record.add("pearl", 200);
-    CHECK(record.find("pearl")->tokens_per_second == doctest::Approx(130));
+    record.add("pearl", rate_of(1.0));
+    record.add("pearl", rate_of(2.0, 0.8));
+    CHECK(record.find("pearl")->gain == doctest::Approx(1.2));
+    CHECK(record.find("pearl")->tokens_per_second == doctest::Approx(120));
+    CHECK(record.find("pearl")->acceptance == doctest::Approx(0.8));
     CHECK(record.find("pearl")->runs == 2);
     for (const double bad : {0.0, -1.0, std::numeric_limits<double>::infinity(),
                              std::numeric_limits<double>::quiet_NaN()}) {
-        record.add("plain", bad);
+        record.add("plain", rate_of(bad));
         CHECK(record.find("plain") == nullptr);
     }
+}
+
+TEST_CASE("several runs at once count as much as one after the other") {
+    MethodRecord together;
+    together.add("pearl", rate_of(1.0));
+    MethodRecord apart = together;
+    MethodRate three = rate_of(2.0);
+    three.runs = 3;
+    together.add("pearl", three);
+    for (int i = 0; i < 3; ++i) apart.add("pearl", rate_of(2.0));
+    CHECK(together.find("pearl")->gain == doctest::Approx(apart.find("pearl")->gain));
+    CHECK(together.find("pearl")->runs == 4);
 }
 
 TEST_CASE("a damaged file counts as absent, and is replaced") {
@@ -70,10 +88,12 @@ TEST_CASE("a damaged file counts as absent, and is replaced") {
         } -> path();
     for (const std::string& text :
          {std::string{}, std::string{"{"}, std::string{"[]"}, std::string{"{\"format\": 1}"},
-          std::string{R"({"format": 1, "key": "a", "methods": {"pearl": 5}})"},
-          std::string{R"({"format": 1, "key": "a", "methods": {"pearl":
-              {"tokens_per_second": -1, "runs": 1}}})"},
-          std::string{R"({"format": 2, "key": "a", "methods": {}})"},
+          std::string{R"({"format": 2, "key": "a", "methods": {"pearl": 5}})"},
+          std::string{R"({"format": 2, "key": "a", "methods": {"pearl":
+              {"gain": -1, "acceptance": 0, "tokens_per_second": 1, "runs": 1}}})"},
+          std::string{R"({"format": 2, "key": "a", "methods": {"pearl":
+              {"gain": 1, "acceptance": 2, "tokens_per_second": 1, "runs": 1}}})"},
+          std::string{R"({"format": 1, "key": "a", "methods": {}})"},
           std::string(MethodRecords::kBytesMax + 1, ' ')}) {
         std::ofstream{file, std::ios::trunc} << text;
         CHECK(records.read("a") == MethodRecord{});

@@ -54,6 +54,28 @@ TEST_CASE("speculation that gains goes on, with a plain turn now and then") {
     CHECK(rounds.turns.gain() == doctest::Approx(2.5).epsilon(0.05));
 }
 
+TEST_CASE("the overall gain is of all turns, the plain ones too") {
+    Rounds rounds;
+    rounds.run(400, 1200, 3);
+    const double without = 1000.0 * rounds.tokens;
+    CHECK(rounds.turns.overall_gain() ==
+          doctest::Approx(without / static_cast<double>(rounds.spent.count())).epsilon(0.01));
+    Rounds losing;
+    losing.run(400, 3000, 1);
+    CHECK(losing.turns.overall_gain() > 0.95);
+    CHECK(losing.turns.overall_gain() < 1.0);
+}
+
+TEST_CASE("a pause of the machine is not taken for the cost of speculation") {
+    Rounds rounds;
+    rounds.run(100, 1200, 3);
+    const double before = rounds.turns.overall_gain();
+    const auto tag = rounds.turns.formed(1, true, rounds.now);
+    rounds.now += Micros{10'000'000};
+    rounds.turns.verified(tag, 3, 2, false, rounds.now);
+    CHECK(rounds.turns.overall_gain() > 0.9 * before);
+}
+
 TEST_CASE("speculation that loses costs at most a few tokens of an answer") {
     for (const int took : {1100, 1500, 3000}) {
         Rounds rounds;
