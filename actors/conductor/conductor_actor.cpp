@@ -24,6 +24,7 @@ void ConductorActor::on_start(StageContext& context) {
         watch_for_cancel(request, requests().at(request).turn);
     }
     lifecycle_.begin_waiting();
+    for (const auto& [period, call] : std::exchange(periodic_, {})) arm(period, call);
 }
 
 // ---- Orders of its callers
@@ -72,6 +73,19 @@ void ConductorActor::close(RequestId request) {
 void ConductorActor::leave() {
     PACE_CHECK(context_ != nullptr, "a loop is left that was never entered");
     context_->stop();
+}
+
+void ConductorActor::call_every(Micros period, std::function<void()> call) {
+    auto shared = std::make_shared<std::function<void()>>(std::move(call));
+    if (context_ != nullptr) return arm(period, shared);
+    periodic_.emplace_back(period, std::move(shared));
+}
+
+void ConductorActor::arm(Micros period, const std::shared_ptr<std::function<void()>>& call) {
+    context_->schedule(period, [this, period, call] {
+        (*call)();
+        arm(period, call);
+    });
 }
 
 void ConductorActor::watch_for_cancel(RequestId request, std::uint64_t turn) {
@@ -188,6 +202,15 @@ void ConductorActor::deliver_tokens(RequestId request,
 
 std::span<const TokenId> ConductorActor::text(RequestId request) const {
     return lifecycle_.requests().text(request);
+}
+
+std::vector<LostStage> ConductorActor::lost_stages() const {
+    std::vector<LostStage> lost;
+    for (const StageTable::Stage& stage : lifecycle_.stages().all()) {
+        if (lifecycle_.stages().is_lost(stage.id))
+            lost.push_back({StageTable::name_of(stage), stage.essential});
+    }
+    return lost;
 }
 
 std::size_t ConductorActor::open_requests() const {

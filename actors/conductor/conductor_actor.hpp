@@ -13,7 +13,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "actors/conductor/answer_order.hpp"
 #include "actors/conductor/conductor_plan.hpp"
@@ -21,6 +26,11 @@
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
+
+struct LostStage {
+    std::string name;
+    bool essential = false;  // nothing is decoded until it is back
+};
 
 class ConductorActor final : public Actor {
 public:
@@ -43,6 +53,8 @@ public:
     void close(RequestId request);
     /// Ends the loop after the current handler.
     void leave();
+    /// Calls `call` each `period`, from the loop, for as long as it runs.
+    void call_every(Micros period, std::function<void()> call);
 
     void on_start(StageContext& context) override;
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
@@ -54,6 +66,7 @@ public:
     /// it is continued or closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
     [[nodiscard]] std::size_t open_requests() const;  // waiting or running
+    [[nodiscard]] std::vector<LostStage> lost_stages() const;
     [[nodiscard]] bool pipeline_whole() const { return lifecycle_.stages().is_pipeline_whole(); }
     [[nodiscard]] std::uint64_t fenced() const { return fenced_; }  // verdicts of old attempts
 
@@ -65,6 +78,7 @@ private:
     void stop_all(const Status& status);
     void watch_for_cancel(RequestId request, std::uint64_t turn);
     [[nodiscard]] bool is_cancelled(RequestId request, std::uint64_t turn);
+    void arm(Micros period, const std::shared_ptr<std::function<void()>>& call);
 
     StageContext* context_ = nullptr;
     StageId verifier_;
@@ -74,6 +88,7 @@ private:
     RequestLifecycle lifecycle_;
     std::uint64_t fenced_ = 0;
     bool draining_ = false;
+    std::vector<std::pair<Micros, std::shared_ptr<std::function<void()>>>> periodic_;  // not armed
 };
 
 }  // namespace paceline

@@ -121,7 +121,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
             prompts.value(), task.request,
             [&](AnswerOrder order) { return session.submit(std::move(order)); },
             [&](std::size_t index, std::size_t given) { faults.tick(index, given, session); }};
-        queue.begin(task.at_once);
+        session.call([&] { queue.begin(task.at_once); });
         if (Status s = session.run(); !s) return s.error();
         result.answers = std::move(queue.answers);
         result.kills = faults.kills();

@@ -172,7 +172,12 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
     bars_ = options.bars(environment);
     SupervisionConfig supervision;
     const auto make = [&]() -> Result<std::unique_ptr<Generator>> {
-        if (!written) return make_plain_generator(model_->file, options.model, bars_);
+        if (!written) {
+            Result<std::unique_ptr<TokenGenerator>> plain =
+                make_plain_generator(model_->file, options.model, bars_);
+            if (!plain) return plain.error();
+            return std::unique_ptr<Generator>{std::move(plain).value()};
+        }
         Result<ResolvedPipeline> resolved =
             resolve_pipeline(*written, options, model_->file, environment);
         if (!resolved) return resolved.error();
@@ -267,7 +272,7 @@ Result<double> RunSession::rate_again(Generator& generator, std::size_t tokens) 
 Status RunSession::compare_with_plain() {
     constexpr int kPairs = 3;
     constexpr std::size_t kTokens = 128;
-    Result<std::unique_ptr<Generator>> plain =
+    Result<std::unique_ptr<TokenGenerator>> plain =
         make_plain_generator(model_->file, model_options_, bars_);
     if (!plain) return plain.error();
     PipelineStats& stats = *records_.back().pipeline;

@@ -36,7 +36,7 @@ Result<std::vector<Answer>> decode_plainly(const ModelFile& file,
                                            const Environment& environment,
                                            const std::vector<std::vector<TokenId>>& prompts,
                                            Request request) {
-    Result<std::unique_ptr<Generator>> generator =
+    Result<std::unique_ptr<TokenGenerator>> generator =
         make_plain_generator(file, model, bars_on(environment));
     if (!generator) return generator.error();
     std::vector<Answer> answers;

@@ -1,4 +1,4 @@
-// Generator: the interface that turns a prompt into a stream of tokens.
+// Generator: the interface that turns a prompt into an answer, text that appears as it is drawn.
 //
 // Plain decoding in this process (make_plain_generator) or a pipeline of processes
 // (make_pipeline_generator); `run` and the chat use both in the same way. It keeps the text and its
@@ -10,7 +10,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "actors/decoding/answer.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -23,8 +26,18 @@
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/session/run_stats.hpp"
 #include "model/backend.hpp"
+#include "model/tokenizer/tokenizer.hpp"
 
 namespace paceline {
+
+/// A Request whose answer is wanted as text.
+struct TextRequest {
+    Request request = {};  // its text: the prompt, or the next turn of a conversation
+    std::vector<std::string> stop_strings = {};
+    bool prompt_only = false;  // process the prompt, generate nothing; request.max_tokens is 1
+};
+
+using TextSink = std::function<Status(std::string_view)>;
 
 class Generator {
 public:
@@ -33,12 +46,15 @@ public:
     Generator& operator=(const Generator&) = delete;
     virtual ~Generator() = default;
 
-    /// Appends request.text to the text and generates until the request's limits, the callback or
-    /// `cancel` end it. A context of 0 is the generator's.
-    /// Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced.
-    virtual Result<AnswerStats> run(const Request& request,
-                                    const PlainDecoder::OnToken& on_token,
-                                    const CancelToken& cancel) = 0;
+    /// Appends request.text to the text and generates until the request's limits, a stop string,
+    /// an error of `sink` or `cancel` end it. A context of 0 is the generator's. Whole characters
+    /// go to `sink`, on the caller's thread; the stop string that ends an answer is not among them.
+    /// Errors: as PlainDecoder::run(); PeerGone naming a stage that cannot be replaced; that of
+    /// `sink`. Precondition: the stop strings are valid. See stream_answer().
+    virtual Result<Answer> answer(const TextRequest& wanted,
+                                  const Tokenizer& tokenizer,
+                                  const CancelToken& cancel,
+                                  const TextSink& sink) = 0;
 
     [[nodiscard]] virtual Position text_tokens() const = 0;  // prompts and answers so far
     [[nodiscard]] virtual Position context() const = 0;
@@ -52,6 +68,20 @@ public:
     [[nodiscard]] virtual std::string trace_text() const { return {}; }
     /// What the stages did during the last run; nothing where there are none.
     [[nodiscard]] virtual std::optional<PipelineStats> pipeline_stats() const { return {}; }
+};
+
+/// A generator that gives its tokens one by one to a callback which may stop it: plain decoding.
+class TokenGenerator : public Generator {
+public:
+    /// Appends request.text to the text and generates until the request's limits, the callback or
+    /// `cancel` end it. Errors: as PlainDecoder::run().
+    virtual Result<AnswerStats> run(const Request& request,
+                                    const PlainDecoder::OnToken& on_token,
+                                    const CancelToken& cancel) = 0;
+    Result<Answer> answer(const TextRequest& wanted,
+                          const Tokenizer& tokenizer,
+                          const CancelToken& cancel,
+                          const TextSink& sink) override;
 };
 
 /// What a starting pipeline prints on stderr.
@@ -70,9 +100,8 @@ struct SessionObservers {
 
 /// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file`
 /// must outlive the generator.
-[[nodiscard]] Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
-                                                                      const ModelOptions& options,
-                                                                      Show bars);
+[[nodiscard]] Result<std::unique_ptr<TokenGenerator>> make_plain_generator(
+    const ModelFile& file, const ModelOptions& options, Show bars);
 
 /// Spawns the processes of `pipeline` and waits until all have loaded. `file` must outlive the
 /// generator.

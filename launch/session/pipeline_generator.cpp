@@ -1,9 +1,9 @@
-// The Generator of a pipeline of processes: a PipelineSession with one conversation.
+// The Generator of a pipeline of processes: a Service with one conversation.
 #include <algorithm>
 #include <chrono>
 
 #include "launch/session/generator.hpp"
-#include "launch/session/pipeline_session.hpp"
+#include "launch/session/service.hpp"
 
 namespace paceline {
 namespace {
@@ -11,64 +11,100 @@ namespace {
 class PipelineGenerator final : public Generator {
 public:
     explicit PipelineGenerator(std::unique_ptr<PipelineSession> session)
-        : session_{std::move(session)} {}
+        : service_{std::move(session), {.running = 1, .waiting = 0}} {}
 
-    Result<AnswerStats> run(const Request& request,
-                            const PlainDecoder::OnToken& on_token,
-                            const CancelToken& cancel) override {
-        Answer answer;
-        AnswerOrder order = order_into(answer, request);
-        order.continues = request_;
+    Result<Answer> answer(const TextRequest& wanted,
+                          const Tokenizer& tokenizer,
+                          const CancelToken& cancel,
+                          const TextSink& sink) override {
+        const std::vector<TokenId>& before = wanted.request.text;
+        ServiceOrder order{
+            .request = wanted.request,
+            .text =
+                AnswerText{tokenizer, before.empty() ? std::nullopt : std::optional{before.back()},
+                           wanted.stop_strings},
+            .continues = kept_,
+            .keep = true};
+        service_.session().reset_stats();
         const auto begun = std::chrono::steady_clock::now();
-        bool prefill = true;
-        order.on_token = [&](TokenId token) {
-            prefill = false;
-            return on_token(token);
-        };
-        // The conductor asks several times a second.
-        order.cancelled = [&] {
-            if (prefill && on_prefill_) {
-                on_prefill_(static_cast<double>(session_->prefilled_rows()) /
-                            static_cast<double>(std::max<std::size_t>(1, request.text.size())));
-            }
-            return cancel.cancelled();
-        };
-        session_->reset_stats();
-        const Result<RequestId> taken = session_->submit(std::move(order));
-        if (!taken) return taken.error();
-        request_ = taken.value();
-        if (Status ended = session_->run(); !ended) return ended.error();
-        if (!answer.status) return answer.status.error();
-        AnswerStats& stats = answer.stats;
-        const bool cut = stats.finish == FinishReason::Interrupted && prefill;
-        if (!cut || stats.begun.count() == 0) return stats;
-        // The conductor learns of a prefill when it is over, never of one that was cancelled.
-        stats.prompt_tokens = std::min(stats.prompt_tokens, session_->prefilled_rows());
-        stats.prefilled = stats.begun + std::chrono::duration_cast<std::chrono::microseconds>(
-                                            std::chrono::steady_clock::now() - begun);
-        return stats;
+        const Submitted taken = service_.submit(std::move(order));
+        if (taken.outcome != SubmitOutcome::Accepted) return taken.why.error();
+        Result<Answer> answer = follow(taken, wanted, cancel, sink);
+        // Of a turn that was refused the one before is still kept.
+        if (service_.text_tokens(taken.id) > 0) kept_ = taken.id;
+        if (!answer) return answer;
+        add_prefill(answer.value(), begun);
+        return answer;
     }
 
     [[nodiscard]] Position text_tokens() const override {
-        return request_ ? static_cast<Position>(session_->text(*request_).size()) : 0;
+        return kept_ ? service_.text_tokens(*kept_) : 0;
     }
-    [[nodiscard]] Position context() const override { return session_->context(); }
+    [[nodiscard]] Position context() const override { return service_.session().context(); }
     void reset() override {
-        if (request_) session_->close(*request_);
-        request_.reset();
+        if (kept_) service_.close(*kept_);
+        kept_.reset();
     }
     void on_prefill(std::function<void(double part)> progress) override {
         on_prefill_ = std::move(progress);
     }
-    [[nodiscard]] GeneratorTraits traits() const override { return session_->traits(); }
-    [[nodiscard]] std::string trace_text() const override { return session_->trace_text(); }
+    [[nodiscard]] GeneratorTraits traits() const override { return service_.session().traits(); }
+    [[nodiscard]] std::string trace_text() const override {
+        return service_.session().trace_text();
+    }
     [[nodiscard]] std::optional<PipelineStats> pipeline_stats() const override {
-        return session_->stats();
+        return service_.session().stats();
     }
 
 private:
-    std::unique_ptr<PipelineSession> session_;
-    std::optional<RequestId> request_;  // the conversation, once it has begun
+    static constexpr std::chrono::milliseconds kLook{20};  // at `cancel`, and how far the prompt is
+
+    /// Gives the text to `sink` as it comes, until the answer is over.
+    Result<Answer> follow(const Submitted& taken,
+                          const TextRequest& wanted,
+                          const CancelToken& cancel,
+                          const TextSink& sink) {
+        AnswerReader reader{taken.stream};
+        Answer answer;
+        Status shown;
+        bool cancelled = false;
+        for (;;) {
+            (void)reader.wait(kLook);
+            const AnswerPiece piece = reader.read();
+            if (!wanted.prompt_only) {
+                answer.ids.insert(answer.ids.end(), piece.ids.begin(), piece.ids.end());
+                if (shown.ok() && !piece.text.empty()) shown = sink(piece.text);
+            }
+            if (piece.over) {
+                if (!piece.status) return piece.status.error();
+                if (!shown.ok()) return shown.error();
+                answer.stats = piece.stats;
+                return answer;
+            }
+            if (on_prefill_ && taken.stream->size() == 0) {
+                const auto rows = static_cast<double>(service_.session().prefilled_rows());
+                on_prefill_(rows / static_cast<double>(
+                                       std::max<std::size_t>(1, wanted.request.text.size())));
+            }
+            if (!cancelled && (cancel.cancelled() || !shown.ok())) {
+                service_.cancel(taken.id);
+                cancelled = true;
+            }
+        }
+    }
+
+    /// The conductor learns of a prefill when it is over, never of one that was cancelled.
+    void add_prefill(Answer& answer, std::chrono::steady_clock::time_point begun) const {
+        AnswerStats& stats = answer.stats;
+        const bool cut = stats.finish == FinishReason::Interrupted && stats.generated_tokens == 0;
+        if (!cut || stats.begun.count() == 0) return;
+        stats.prompt_tokens = std::min(stats.prompt_tokens, service_.session().prefilled_rows());
+        stats.prefilled = stats.begun + std::chrono::duration_cast<std::chrono::microseconds>(
+                                            std::chrono::steady_clock::now() - begun);
+    }
+
+    Service service_;
+    std::optional<AnswerId> kept_;  // the conversation, once it has begun
     std::function<void(double part)> on_prefill_;
 };
 

@@ -1,22 +1,23 @@
 #include "launch/session/pipeline_session.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <fmt/core.h>
 #include <fstream>
-#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "actors/protocol/counters.hpp"
+#include "ipc/base/check.hpp"
 #include "launch/placement/pretrained.hpp"
-#include "launch/session/idle_loop.hpp"
+#include "launch/session/loop_thread.hpp"
 #include "launch/session/pipeline_start.hpp"
+#include "model/kv_layout.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/observe/trace_file.hpp"
 
@@ -42,12 +43,15 @@ using Counts = std::array<std::uint64_t, kCounters>;
 
 class PipelineSession::Impl {
 public:
-    Impl(StartedPipeline started,
+    /// On the thread that `thread` is.
+    Impl(LoopThread& thread,
+         StartedPipeline started,
          PipelinePlan plan,
          const ResolvedConfig& pipeline,
          const ModelConfig& model,
          RunLog& log)
-        : supervisor_{std::move(started.supervisor)},
+        : thread_{thread},
+          supervisor_{std::move(started.supervisor)},
           conductor_{conductor_plan_of(plan, pipeline.config), model.vocab_size, plan.kv_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
@@ -57,16 +61,48 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
-                 plan_.transports},
-          idle_{*loop_, [this] { conductor_.leave(); }} {
+                 plan_.transports} {
         loop_->add(kConductor, conductor_);
+        reset_stats();
     }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
-    ~Impl() {
-        idle_.pause();  // its thread has to outlive the stages that it started
-        const Status ended = supervisor_->shutdown();
+    ~Impl() = default;
+
+    void serve() {
+        thread_.serve(*loop_, [this](const Status& ended) {
+            {
+                const std::lock_guard lock{door_};
+                over_ = ended;
+            }
+            changed_.notify_all();
+            if (const auto told = std::exchange(on_over_, nullptr)) told(ended);
+        });
+    }
+
+    /// Ends loop and stages; all members but this one may be called afterwards. From any thread but
+    /// the loop's.
+    void shut_down() {
+        thread_.post([this] {
+            const std::lock_guard lock{door_};
+            if (!over_) conductor_.leave();
+        });
+        {
+            std::unique_lock lock{door_};
+            changed_.wait(lock, [this] { return over_.has_value(); });
+        }
+        const Status ended = thread_.call([this] { return supervisor_->shutdown(); });
         log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
+    }
+
+    /// `told` is called on the loop's thread when the loop ends.
+    void on_over(std::function<void(const Status&)> told) { on_over_ = std::move(told); }
+
+    [[nodiscard]] Status check(const Request& request) const {
+        Request checked = request;
+        if (checked.context == 0) checked.context = plan_.context;
+        return validate(checked, model_.vocab_size,
+                        plan_.kv_slots / kKvPageSlots * kKvPageSlots);  // caches have whole pages
     }
 
     Result<RequestId> submit(AnswerOrder order) {
@@ -74,59 +110,23 @@ public:
         order.on_end = [this, on_end](const AnswerStats& stats, const Status& status) {
             tally_.add(stats.verdicts);
             if (on_end) on_end(stats, status);  // may submit another one
-            if (--open_ == 0 && running_) conductor_.leave();
+            closed_one();
         };
-        ++open_;  // before: the order may end at once
+        opened_one();  // before: the order may end at once
         Result<RequestId> taken = conductor_.submit(std::move(order));
-        if (!taken) --open_;
+        if (!taken) closed_one();
         return taken;
     }
 
+    /// Until no order is open.
     Status run() {
+        PACE_CHECK(!thread_.is_here(), "the loop's thread would wait for itself");
         std::unique_lock lock{door_};
-        idle_.pause();
-        if (open_ == 0) {
-            idle_.resume();
-            return {};
-        }
-        running_ = true;
-        runner_ = std::this_thread::get_id();
-        const auto begin = Clock::now();
-        Status ended;
-        do {
-            lock.unlock();
-            ended = loop_->run();
-            lock.lock();
-            loop_->run_posted();  // of threads that came at the last moment; they may ask for more
-        } while (ended.ok() && open_ > 0);
-        seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-        runner_ = std::thread::id{};
-        running_ = false;
-        if (ended.ok()) idle_.resume();
-        return ended;
+        changed_.wait(lock, [this] { return open_ == 0 || over_.has_value(); });
+        return over_.value_or(Status{});
     }
 
-    /// Does `call` while no other thread touches conductor, loop and supervisor: at once in a
-    /// callback of an order; by the thread that is in run(), if there is one; otherwise here.
-    template <class Call>
-    auto exclusively(Call call) {
-        if (runner_ == std::this_thread::get_id()) return call();
-        std::unique_lock lock{door_};
-        // Shared: the thread that does it may be at its end still when this one has the outcome.
-        const auto task = std::make_shared<std::packaged_task<decltype(call())()>>(std::move(call));
-        auto outcome = task->get_future();
-        if (running_) {
-            loop_->post([task] { (*task)(); });
-            lock.unlock();
-            return outcome.get();
-        }
-        idle_.pause();
-        runner_ = std::this_thread::get_id();  // an on_end that is called now may ask for more
-        (*task)();
-        runner_ = std::thread::id{};
-        if (open_ == 0) idle_.resume();
-        return outcome.get();
-    }
+    [[nodiscard]] LoopThread& thread() { return thread_; }
 
     static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
         const auto plain = static_cast<double>(telemetry.gauge(gauges::kPlainTokenMicros));
@@ -138,7 +138,7 @@ public:
     [[nodiscard]] PipelineStats stats() const {
         PipelineStats stats;
         stats.method = pipeline_.config.name;
-        stats.seconds = seconds_;
+        stats.seconds = seconds();
         stats.verdicts = tally_;
         stats.metrics = metrics_of(pipeline_.config);
         if (pipeline_.config.self_draft)
@@ -191,7 +191,11 @@ public:
 
     void reset_stats() {
         tally_ = {};
-        seconds_ = 0.0;
+        {
+            const std::lock_guard lock{door_};
+            seconds_ = 0.0;
+            began_ = Clock::now();
+        }
         before_.clear();
         for (const StageRecord& record : supervisor_->records())
             before_[{record.id, record.epoch}] = record.telemetry.snapshot().counters;
@@ -241,11 +245,31 @@ public:
     }
 
     [[nodiscard]] ConductorActor& conductor() { return conductor_; }
+    [[nodiscard]] bool is_over() const {
+        const std::lock_guard lock{door_};
+        return over_.has_value();
+    }
     [[nodiscard]] Position context() const { return plan_.context; }
+    [[nodiscard]] int pin_error() const { return supervisor_->pin_error(); }
     [[nodiscard]] const std::string& table() const { return table_; }
     [[nodiscard]] std::string parts() const { return parts_text(pipeline_, plan_.placement); }
 
 private:
+    void opened_one() {
+        const std::lock_guard lock{door_};
+        if (open_++ == 0) began_ = Clock::now();
+    }
+    void closed_one() {
+        {
+            const std::lock_guard lock{door_};
+            if (--open_ > 0) return;
+            const auto now = Clock::now();
+            seconds_ += std::chrono::duration<double>(now - began_).count();
+            began_ = now;
+        }
+        changed_.notify_all();
+    }
+
     /// While prompts are processed no verdict comes: their rows are the progress.
     [[nodiscard]] ConductorPlan conductor_plan_of(const PipelinePlan& pipeline,
                                                   const PipelineConfig& config) const {
@@ -269,11 +293,18 @@ private:
             counts[i] -= std::min(counts[i], before->second[i]);
         return counts;
     }
+    /// With an order open, since reset_stats().
+    [[nodiscard]] double seconds() const {
+        const std::lock_guard lock{door_};
+        const auto now = open_ > 0 ? Clock::now() : began_;
+        return seconds_ + std::chrono::duration<double>(now - began_).count();
+    }
     [[nodiscard]] double share(std::uint64_t micros) const {
-        if (seconds_ <= 0.0) return 0.0;
-        return std::min(1.0, static_cast<double>(micros) / 1e6 / seconds_);
+        const double all = seconds();
+        return all > 0.0 ? std::min(1.0, static_cast<double>(micros) / 1e6 / all) : 0.0;
     }
 
+    LoopThread& thread_;
     std::unique_ptr<Supervisor> supervisor_;  // before the loop, which borrows it
     ConductorActor conductor_;
     std::unique_ptr<StageLoop> loop_;
@@ -285,12 +316,14 @@ private:
     std::string table_;
     VerdictTally tally_;                    // of the answers that have ended
     std::map<Incarnation, Counts> before_;  // at the last reset_stats()
-    double seconds_ = 0.0;
-    std::mutex door_;  // of who runs the loop; what the loop touches belongs to that thread
-    bool running_ = false;
-    std::atomic<std::thread::id> runner_{};  // who is in run()
-    int open_ = 0;                           // orders that have not ended
-    IdleLoop idle_;                          // last: its thread uses the rest
+    std::function<void(const Status&)> on_over_;
+
+    mutable std::mutex door_;  // of what follows: run() waits on another thread
+    std::condition_variable changed_;
+    int open_ = 0;                // orders that have not ended
+    double seconds_ = 0.0;        // with an order open, until began_
+    Clock::time_point began_{};   // the open time that goes on, if an order is open
+    std::optional<Status> over_;  // how the loop has ended
 };
 
 Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& file,
@@ -305,57 +338,88 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
                    stderr);
         std::fputs(plan.value().rounded.c_str(), stderr);
     }
-    Result<StartedPipeline> started = start_pipeline(
-        plan.value(), file, model, pipeline, *options.log, options.trace, options.told.bars);
-    if (!started) return started.error();
-    if (options.told.remarks)
-        std::fputs(unpinned_text(started.value().supervisor->pin_error()).c_str(), stderr);
-    auto impl = std::make_unique<Impl>(std::move(started).value(), std::move(plan).value(),
-                                       pipeline, file.config(), *options.log);
-    impl->exclusively([&] { impl->reset_stats(); });
+    auto thread = std::make_unique<LoopThread>();
+    Result<std::unique_ptr<Impl>> made = thread->call([&]() -> Result<std::unique_ptr<Impl>> {
+        Result<StartedPipeline> started = start_pipeline(
+            plan.value(), file, model, pipeline, *options.log, options.trace, options.told.bars);
+        if (!started) return started.error();
+        return std::make_unique<Impl>(*thread, std::move(started).value(), std::move(plan).value(),
+                                      pipeline, file.config(), *options.log);
+    });
+    if (!made) return made.error();
+    std::unique_ptr<Impl> impl = std::move(made).value();
+    if (options.told.remarks) std::fputs(unpinned_text(impl->pin_error()).c_str(), stderr);
     if (options.told.table) std::fputs(impl->table().c_str(), stderr);
     if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);
-    return std::unique_ptr<PipelineSession>{new PipelineSession{std::move(impl)}};
+    impl->serve();
+    return std::unique_ptr<PipelineSession>{
+        new PipelineSession{std::move(thread), std::move(impl)}};
 }
 
-PipelineSession::PipelineSession(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
-PipelineSession::~PipelineSession() = default;
+PipelineSession::PipelineSession(std::unique_ptr<LoopThread> thread, std::unique_ptr<Impl> impl)
+    : thread_{std::move(thread)}, impl_{std::move(impl)} {}
 
+PipelineSession::~PipelineSession() {
+    impl_->shut_down();
+    thread_.reset();  // executes what was posted
+}
+
+void PipelineSession::call(const std::function<void()>& what) {
+    thread_->call([&] { what(); });
+}
+void PipelineSession::post(std::function<void()> what) {
+    thread_->post(std::move(what));
+}
+void PipelineSession::call_every(Micros period, std::function<void()> what) {
+    call([&] { impl_->conductor().call_every(period, std::move(what)); });
+}
+void PipelineSession::on_over(std::function<void(const Status& ended)> told) {
+    call([&] { impl_->on_over(std::move(told)); });
+}
+Status PipelineSession::check(const Request& request) const {
+    return impl_->check(request);
+}
 Result<RequestId> PipelineSession::submit(AnswerOrder order) {
-    return impl_->exclusively([&] { return impl_->submit(std::move(order)); });
+    return thread_->call([&] { return impl_->submit(std::move(order)); });
 }
 void PipelineSession::cancel(RequestId request) {
-    impl_->exclusively([&] { impl_->conductor().cancel(request); });
+    thread_->call([&] { impl_->conductor().cancel(request); });
+}
+void PipelineSession::drain(Micros limit) {
+    thread_->call([&] { impl_->conductor().drain(limit); });
 }
 Status PipelineSession::run() {
     return impl_->run();
 }
 std::span<const TokenId> PipelineSession::text(RequestId request) const {
-    return impl_->exclusively([&] { return impl_->conductor().text(request); });
+    return thread_->call([&] { return impl_->conductor().text(request); });
 }
 void PipelineSession::close(RequestId request) {
-    impl_->exclusively([&] { impl_->conductor().close(request); });
+    thread_->call([&] { impl_->conductor().close(request); });
 }
 Position PipelineSession::context() const {
     return impl_->context();
 }
 GeneratorTraits PipelineSession::traits() const {
-    return impl_->exclusively([&] { return impl_->traits(); });
+    return thread_->call([&] { return impl_->traits(); });
 }
 PipelineStats PipelineSession::stats() const {
-    return impl_->exclusively([&] { return impl_->stats(); });
+    return thread_->call([&] { return impl_->stats(); });
 }
 void PipelineSession::reset_stats() {
-    impl_->exclusively([&] { impl_->reset_stats(); });
+    thread_->call([&] { impl_->reset_stats(); });
 }
 std::int32_t PipelineSession::prefilled_rows() const {
-    return impl_->exclusively([&] { return impl_->prefilled_rows(); });
+    return thread_->call([&] { return impl_->prefilled_rows(); });
 }
 std::vector<SessionProcess> PipelineSession::stages() const {
-    return impl_->exclusively([&] { return impl_->stages(); });
+    return thread_->call([&] { return impl_->stages(); });
+}
+std::vector<LostStage> PipelineSession::lost_stages() const {
+    return thread_->call([&] { return impl_->conductor().lost_stages(); });
 }
 std::string PipelineSession::trace_text() const {
-    return impl_->exclusively([&] { return impl_->trace_text(); });
+    return thread_->call([&] { return impl_->trace_text(); });
 }
 
 }  // namespace paceline

@@ -5,17 +5,18 @@
 //     session->run();                                       // until all of them have ended
 //     session->text(id), session->stats(), session->stages(), session->trace_text()
 //
-// Owns the stages: they end with it. The callbacks of an order are called inside run(), on its
-// thread; they may submit, cancel, kill processes of stages(), and throw nothing. run() ends:
-// every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
-// While no answer is open a thread of the session's own runs the pipeline's loop (idle_loop.hpp): a
-// stage that is lost meanwhile is replaced before the next request.
-// Threads: all but run(), the constructor and the destructor from any. Calls of another thread
-// during run() are executed by run()'s thread between two messages: cancel() returns when the Stops
-// were sent.
+// Owns the stages, and the thread that runs their parent's loop from open() to the end, with open
+// orders or without (loop_thread.hpp): a stage that is lost while nothing is asked is replaced
+// before the next request. The callbacks of an order are called on that thread; they may submit,
+// cancel, kill processes of stages(), and throw nothing; while one blocks, nothing is decoded. What
+// stands above this class and keeps clients off the loop is service.hpp.
+// Every answer ends by itself, by its callback, by cancelled(), or by a recovery that is given up.
+// Threads: all from any, run() from any but the loop's. A call of another thread is executed by the
+// loop's between two messages: cancel() returns when the Stops were sent.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ struct SessionProcess {
     pid_t pid = 0;                // 0: it is being replaced
 };
 
+class LoopThread;
+
 class PipelineSession {
 public:
     /// Spawns the processes of `pipeline` and waits until all have loaded. `file` must outlive the
@@ -61,15 +64,27 @@ public:
     PipelineSession(const PipelineSession&) = delete;
     PipelineSession& operator=(const PipelineSession&) = delete;
 
-    /// order.request.context 0: the session's. Before run(), between two or during it; its
-    /// callbacks are called by the thread that is in run().
-    /// Errors: those of ConductorActor::submit().
+    /// What submit() would refuse of a new request, without the loop. Errors: those of validate().
+    [[nodiscard]] Status check(const Request& request) const;
+    /// order.request.context 0: the session's. Errors: those of ConductorActor::submit().
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.
     void cancel(RequestId request);
-    /// Returns when every answer has ended; at once if none is open. The error of a single
+    /// From now on no order is taken; those that are open may finish within `limit`.
+    void drain(Micros limit);
+    /// Waits until every answer has ended; returns at once if none is open. The error of a single
     /// answer is passed to its on_end. Errors: the pipeline cannot continue.
     [[nodiscard]] Status run();
+
+    /// Executes `what` on the loop's thread, between two messages, and waits for it.
+    void call(const std::function<void()>& what);
+    /// The same without waiting.
+    void post(std::function<void()> what);
+    /// Calls `what` on the loop's thread each `period` from now on, until the loop ends.
+    void call_every(Micros period, std::function<void()> what);
+    /// `told` is called on the loop's thread when the loop ends, with the reason if it is an error:
+    /// open answers get no further tokens, and their on_end is not called.
+    void on_over(std::function<void(const Status& ended)> told);
 
     /// Prompt and answer; valid until the request is continued or closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
@@ -77,19 +92,22 @@ public:
 
     [[nodiscard]] Position context() const;  // of one request
     [[nodiscard]] GeneratorTraits traits() const;
-    /// What happened since the session was opened or reset_stats() was called; time counts
-    /// inside run() only, verdicts when their answer has ended.
+    /// What happened since the session was opened or reset_stats() was called; time counts while an
+    /// answer is open, verdicts when their answer has ended.
     [[nodiscard]] PipelineStats stats() const;
     void reset_stats();
-    /// Rows of prompts that the target has processed since then; also inside run().
+    /// Rows of prompts that the target has processed since then.
     [[nodiscard]] std::int32_t prefilled_rows() const;
     [[nodiscard]] std::vector<SessionProcess> stages() const;
+    /// Those that are being replaced now.
+    [[nodiscard]] std::vector<LostStage> lost_stages() const;
     /// Everything so far as a trace file (runtime/observe/trace_file.hpp), also after a failed run.
     [[nodiscard]] std::string trace_text() const;
 
 private:
     class Impl;
-    explicit PipelineSession(std::unique_ptr<Impl> impl);
+    PipelineSession(std::unique_ptr<LoopThread> thread, std::unique_ptr<Impl> impl);
+    std::unique_ptr<LoopThread> thread_;  // before what it runs
     std::unique_ptr<Impl> impl_;
 };
 

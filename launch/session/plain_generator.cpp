@@ -14,7 +14,7 @@ std::chrono::microseconds steady_now() {
     return std::chrono::duration_cast<std::chrono::microseconds>(now);
 }
 
-class PlainGenerator final : public Generator {
+class PlainGenerator final : public TokenGenerator {
 public:
     PlainGenerator(std::unique_ptr<Backend> backend, PlainDecoder decoder, int threads)
         : backend_{std::move(backend)}, decoder_{std::move(decoder)}, threads_{threads} {}
@@ -49,9 +49,9 @@ private:
 
 }  // namespace
 
-Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
-                                                        const ModelOptions& options,
-                                                        Show bars) {
+Result<std::unique_ptr<TokenGenerator>> make_plain_generator(const ModelFile& file,
+                                                             const ModelOptions& options,
+                                                             Show bars) {
     const Device device = device_of(options);
     if (Status s = check_device(device); !s) return s.error();
     Result<Machine> machine = read_machine();
@@ -68,7 +68,7 @@ Result<std::unique_ptr<Generator>> make_plain_generator(const ModelFile& file,
     Result<PlainDecoder> decoder =
         PlainDecoder::make(*backend.value(), PlainOptions{.context = context});
     if (!decoder) return decoder.error();
-    return std::unique_ptr<Generator>{std::make_unique<PlainGenerator>(
+    return std::unique_ptr<TokenGenerator>{std::make_unique<PlainGenerator>(
         std::move(backend).value(), std::move(decoder).value(), device.gpu ? 1 : plan.threads)};
 }
 

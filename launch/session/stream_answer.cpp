@@ -2,9 +2,37 @@
 
 #include <fmt/core.h>
 
+#include "launch/session/answer_text.hpp"
 #include "model/sampling/stop_matcher.hpp"
 
 namespace paceline {
+
+Result<Answer> TokenGenerator::answer(const TextRequest& wanted,
+                                      const Tokenizer& tokenizer,
+                                      const CancelToken& cancel,
+                                      const TextSink& sink) {
+    const std::vector<TokenId>& before = wanted.request.text;
+    AnswerText text{tokenizer, before.empty() ? std::nullopt : std::optional{before.back()},
+                    wanted.stop_strings};
+    Answer answer;
+    Status shown;
+    const auto on_token = [&](TokenId token) {
+        if (wanted.prompt_only) return Go::Stop;  // drawn, because the prompt was processed
+        answer.ids.push_back(token);
+        const std::string more = text.push(token);
+        if (!more.empty()) shown = sink(more);
+        return text.stopped() || !shown.ok() ? Go::Stop : Go::On;
+    };
+    Result<AnswerStats> stats = run(wanted.request, on_token, cancel);
+    if (!stats) return stats.error();
+    // What was held back as the possible beginning of a stop string or of a character.
+    const std::string rest = text.finish();
+    if (shown.ok() && !rest.empty()) shown = sink(rest);
+    if (!shown.ok()) return shown.error();
+    answer.stats = stats.value();
+    if (text.stopped()) answer.stats.finish = FinishReason::StopString;
+    return answer;
+}
 
 Result<Answer> stream_answer(Generator& generator,
                              const Tokenizer& tokenizer,
@@ -12,27 +40,9 @@ Result<Answer> stream_answer(Generator& generator,
                              const CancelToken& cancel,
                              const TextSink& sink) {
     if (Status s = validate_stop_strings(wanted.stop_strings); !s.ok()) return s.error();
-    StopMatcher matcher{wanted.stop_strings};
-    const std::vector<TokenId>& before = wanted.request.text;
-    Detokenizer detokenizer{tokenizer,
-                            before.empty() ? std::nullopt : std::optional{before.back()}};
-    Answer answer;
-    Status shown;
-    const auto on_token = [&](TokenId token) {
-        if (wanted.prompt_only) return Go::Stop;  // drawn, because the prompt was processed
-        answer.ids.push_back(token);
-        const std::string text = matcher.push(detokenizer.push(token));
-        if (!text.empty()) shown = sink(text);
-        return matcher.found() || !shown.ok() ? Go::Stop : Go::On;
-    };
-    Result<AnswerStats> stats = generator.run(wanted.request, on_token, cancel);
-    if (!stats) return stats.error();
-
-    // What was held back as the possible beginning of a stop string or of a character.
-    const std::string rest = matcher.finish(detokenizer.finish());
-    if (shown.ok() && !rest.empty()) shown = sink(rest);
-    if (!shown.ok()) return shown.error();
-    answer.stats = stats.value();
+    Result<Answer> made = generator.answer(wanted, tokenizer, cancel, sink);
+    if (!made) return made.error();
+    Answer& answer = made.value();
     FinishReason& finish = answer.stats.finish;
     if (finish == FinishReason::Failed) {
         return Error{Errc::BadFile,
@@ -40,13 +50,12 @@ Result<Answer> stream_answer(Generator& generator,
                                  "finite number; the model's weights may be damaged",
                                  answer.ids.size())};
     }
-    if (matcher.found()) finish = FinishReason::StopString;
-    if (!wanted.prompt_only) return answer;
-    // The callback said Stop: that is the end that was wanted. Without a token the user cancelled.
+    if (!wanted.prompt_only) return made;
+    // The token was drawn because the prompt was processed; without one the user cancelled.
     const bool processed = answer.stats.generated_tokens > 0;
     answer.stats.generated_tokens = 0;
     if (finish == FinishReason::Interrupted && processed) finish = FinishReason::MaxTokens;
-    return answer;
+    return made;
 }
 
 RunStats stats_of(const Answer& answer, const Request& request, const Generator& generator) {

@@ -14,15 +14,6 @@
 
 namespace paceline {
 
-/// A Request whose answer is wanted as text.
-struct TextRequest {
-    Request request = {};  // its text: the prompt, or the next turn of a conversation
-    std::vector<std::string> stop_strings = {};
-    bool prompt_only = false;  // process the prompt, generate nothing; request.max_tokens is 1
-};
-
-using TextSink = std::function<Status(std::string_view)>;
-
 /// Gives whole characters to `sink`; the stop string that ends an answer is not among them.
 /// Errors: those of Generator::run() and of `sink`, which ends the answer; bad stop strings;
 /// BadFile if the model gives no number to draw a token from.

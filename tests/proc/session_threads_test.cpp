@@ -1,46 +1,17 @@
-// A session whose orders come and go from other threads than the one that runs it. A program of its
-// own: the stages of a session are the same program again.
-#define DOCTEST_CONFIG_IMPLEMENT
+// A session whose orders come and go from several threads.
 #include <atomic>
-#include <cstdlib>
 #include <future>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "launch/session/pipeline_session.hpp"
-#include "launch/session/stage_main.hpp"
-#include "runtime/loop/stage_process.hpp"
-#include "tests/support/source_tree.hpp"
+#include "tests/proc/tiny_session.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 
-int main(int argc, char** argv) {
-    if (argc == 4 && std::string_view{argv[1]} == kStageSubcommand) {
-        return stage_main(std::atoi(argv[3]));
-    }
-    doctest::Context context{argc, argv};
-    return context.run();
-}
-
 namespace {
-
-constexpr const char* kTwoSegments = R"(
-[pipeline]
-name = "test"
-[[stage]]
-name = "front"
-role = "segment"
-layers = "auto"
-threads = 1
-[[stage]]
-name = "back"
-role = "segment"
-layers = "auto"
-threads = 1
-)";
 
 struct ReceivedAnswer {
     std::vector<TokenId> tokens;
@@ -69,18 +40,12 @@ AnswerOrder order_of(ReceivedAnswer& answer, std::thread::id runner) {
 
 }  // namespace
 
-TEST_CASE("orders and cancellations may come from other threads, during a run and between two") {
-    RunLog log;
-    ModelOptions options;
-    options.model = testing::source_tree() + "/tests/fixtures/models/tiny-chat.gguf";
-    options.context = 64;
-    const ModelFile file = ModelFile::open(options.model).value();
-    const PipelineConfig config = parse_pipeline_config(kTwoSegments, "test.toml").value();
-    auto session = PipelineSession::open(
-                       file, options, {config},
-                       {.log = &log, .told = {.table = false, .remarks = false}, .requests = 3})
-                       .value();
-    const std::thread::id runner = std::this_thread::get_id();
+TEST_CASE("orders and cancellations may come from several threads; the loop's thread calls back") {
+    testing::TinySession tiny{3};
+    PipelineSession* session = tiny.session.get();
+    std::thread::id runner;
+    session->call([&] { runner = std::this_thread::get_id(); });
+    REQUIRE(runner != std::this_thread::get_id());
     ReceivedAnswer whole;
     REQUIRE(session->submit(order_of(whole, runner)));
     REQUIRE(session->run().ok());
@@ -113,10 +78,8 @@ TEST_CASE("orders and cancellations may come from other threads, during a run an
             --at_work;
         });
     }
-    while (at_work > 0) {
-        CHECK(session->run().ok());
-        std::this_thread::yield();
-    }
     for (std::thread& caller : callers) caller.join();
+    CHECK(at_work == 0);
+    CHECK(session->run().ok());
     CHECK(session->stages().size() == 2);
 }

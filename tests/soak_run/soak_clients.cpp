@@ -17,7 +17,7 @@ constexpr Position kTurnMax = 120;  // tokens that a turn may add: prompt and an
 SoakClients::SoakClients(const SoakPlan& plan,
                          int vocab_size,
                          PipelineSession& session,
-                         Generator& oracle,
+                         TokenGenerator& oracle,
                          std::function<void()> tick)
     : plan_{plan},
       vocab_size_{vocab_size},

@@ -46,12 +46,12 @@ public:
     SoakClients(const SoakPlan& plan,
                 int vocab_size,
                 PipelineSession& session,
-                Generator& oracle,
+                TokenGenerator& oracle,
                 std::function<void()> tick);
     SoakClients(const SoakClients&) = delete;
     SoakClients& operator=(const SoakClients&) = delete;
 
-    /// Every stream asks, until `until`; then run the session.
+    /// Every stream asks, until `until`. On the session's thread (PipelineSession::call).
     void begin(SoakClock::time_point until);
     /// Cancels what is due; from the tick.
     void cancel_due(SoakClock::time_point now);
@@ -94,7 +94,7 @@ private:
     SoakPlan plan_;
     int vocab_size_;
     PipelineSession& session_;
-    Generator& oracle_;
+    TokenGenerator& oracle_;
     std::function<void()> tick_;
     std::mt19937_64 random_;
     std::vector<Stream> streams_;

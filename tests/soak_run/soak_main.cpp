@@ -57,7 +57,7 @@ double seconds(SoakClock::duration time) {
 /// A pipeline, its clients, and what is done to it and watched of it.
 class Soak {
 public:
-    Soak(const SoakPlan& plan, int vocab_size, PipelineSession& session, Generator& oracle)
+    Soak(const SoakPlan& plan, int vocab_size, PipelineSession& session, TokenGenerator& oracle)
         : plan_{plan},
           session_{session},
           clients_{plan, vocab_size, session, oracle, [this] { tick(); }},
@@ -71,7 +71,7 @@ public:
         const auto end = SoakClock::now() + plan_.length;
         while (SoakClock::now() < end && verdict.failures.empty()) {
             const std::chrono::milliseconds burst{5'000 + random_() % 15'000};
-            clients_.begin(std::min(SoakClock::now() + burst, end));
+            session_.call([&] { clients_.begin(std::min(SoakClock::now() + burst, end)); });
             const Status ended = session_.run();
             watchdog_.rest();
             if (!ended.ok()) verdict.fail("the run ended: " + ended.error().what);
@@ -109,7 +109,7 @@ private:
     /// Some requests without faults, so that every stage receives what it may have missed, then
     /// none.
     void check_leftovers(Verdict& verdict) {
-        clients_.begin(SoakClock::now() + std::chrono::seconds{2});
+        session_.call([&] { clients_.begin(SoakClock::now() + std::chrono::seconds{2}); });
         const Status ended = session_.run();
         watchdog_.rest();
         if (!ended.ok()) return verdict.fail("the run ended: " + ended.error().what);
@@ -205,7 +205,7 @@ Result<Verdict> soak(const SoakPlan& plan) {
     if (!pipeline) return pipeline.error();
     Result<RunLog> log = RunLog::open({}, plan.verbose);
     if (!log) return log.error();
-    const Result<std::unique_ptr<Generator>> oracle =
+    const Result<std::unique_ptr<TokenGenerator>> oracle =
         make_plain_generator(file.value(), options, Show::No);
     if (!oracle) return oracle.error();
     Result<std::unique_ptr<PipelineSession>> session =

@@ -19,7 +19,7 @@ Tokenizer two_letters() {
 }
 
 /// Draws `tokens`, then ends as `finish` says.
-class Scripted final : public Generator {
+class Scripted final : public TokenGenerator {
 public:
     Scripted(std::vector<TokenId> tokens, FinishReason finish)
         : tokens_{std::move(tokens)}, finish_{finish} {}

@@ -1,0 +1,119 @@
+#include "launch/session/answer_stream.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include "ipc/base/check.hpp"
+
+namespace paceline {
+
+void AnswerStream::append(TokenId token, std::string_view text) {
+    const std::lock_guard lock{mutex_};
+    PACE_CHECK(!over_, "a token follows the end of its answer");
+    ids_.push_back(token);
+    text_ += text;
+    text_ends_.push_back(text_.size());
+    ring();
+}
+
+void AnswerStream::end(std::string_view rest, const AnswerStats& stats, const Status& status) {
+    const std::lock_guard lock{mutex_};
+    PACE_CHECK(!over_, "an answer ends twice");
+    text_ += rest;
+    stats_ = stats;
+    status_ = status;
+    over_ = true;
+    ring();
+}
+
+AnswerPiece AnswerStream::piece(std::size_t begin) const {
+    const std::lock_guard lock{mutex_};
+    AnswerPiece piece{.begin = std::min(begin, ids_.size())};
+    const std::size_t count = std::min(ids_.size() - piece.begin, kReadTokensMax);
+    const std::size_t end = piece.begin + count;
+    piece.over = over_ && end == ids_.size();
+    piece.ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(piece.begin),
+                     ids_.begin() + static_cast<std::ptrdiff_t>(end));
+    const std::size_t from = piece.begin == 0 ? 0 : text_ends_[piece.begin - 1];
+    const std::size_t to = piece.over ? text_.size() : end == 0 ? 0 : text_ends_[end - 1];
+    piece.text = text_.substr(from, to - from);
+    if (!piece.over) return piece;
+    piece.stats = stats_;
+    piece.status = status_;
+    return piece;
+}
+
+std::size_t AnswerStream::size() const {
+    const std::lock_guard lock{mutex_};
+    return ids_.size();
+}
+
+bool AnswerStream::over() const {
+    const std::lock_guard lock{mutex_};
+    return over_;
+}
+
+void AnswerStream::watch(int descriptor) {
+    const std::lock_guard lock{mutex_};
+    bells_.push_back(descriptor);
+    ring();  // there may be something already
+}
+
+void AnswerStream::unwatch(int descriptor) {
+    const std::lock_guard lock{mutex_};
+    std::erase(bells_, descriptor);
+}
+
+void AnswerStream::ring() const {
+    const std::uint64_t one = 1;
+    // A full counter (EAGAIN) is readable as it is.
+    for (const int bell : bells_) (void)!::write(bell, &one, sizeof one);
+}
+
+AnswerReader::AnswerReader(std::shared_ptr<AnswerStream> stream, std::size_t begin)
+    : stream_{std::move(stream)}, bell_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, next_{begin} {
+    if (bell_.get() >= 0) stream_->watch(bell_.get());
+}
+
+AnswerReader::~AnswerReader() {
+    if (bell_.get() >= 0) stream_->unwatch(bell_.get());
+}
+
+AnswerPiece AnswerReader::read() {
+    std::uint64_t rings = 0;
+    if (bell_.get() >= 0) (void)!::read(bell_.get(), &rings, sizeof rings);
+    AnswerPiece piece = stream_->piece(next_);
+    next_ = piece.begin + piece.ids.size();
+    told_over_ = piece.over;
+    return piece;
+}
+
+bool AnswerReader::ready() const {
+    const std::lock_guard lock{stream_->mutex_};
+    return stream_->ids_.size() > next_ || (stream_->over_ && !told_over_);
+}
+
+bool AnswerReader::wait(std::chrono::milliseconds limit) {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (!ready()) {
+        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+            until - std::chrono::steady_clock::now());
+        if (left.count() <= 0) return false;
+        if (bell_.get() < 0) {
+            std::this_thread::sleep_for(std::min(left, std::chrono::milliseconds{2}));
+            continue;
+        }
+        pollfd one{.fd = bell_.get(), .events = POLLIN, .revents = 0};
+        (void)::poll(&one, 1, static_cast<int>(left.count()));
+        std::uint64_t rings = 0;
+        (void)!::read(bell_.get(), &rings, sizeof rings);
+    }
+    return true;
+}
+
+}  // namespace paceline

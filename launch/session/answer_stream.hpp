@@ -1,0 +1,96 @@
+// AnswerStream: what one answer has come to so far: a log that grows at its end alone, from the
+// loop of a pipeline to any number of readers.
+//
+//     loop      append(token, text) ... end(stats, status)       never waits for a reader
+//     reader    AnswerReader reader{stream};
+//               while (...) { wait for reader.descriptor(), or reader.wait(); reader.read(); }
+//
+// Each reader has a place of its own in the log and may begin at any token, also after the end. The
+// log is bounded by the request: max_tokens and the context. A lock is held for the time of a copy
+// of at most kReadTokensMax tokens.
+// Shared ownership. Threads: append() and end() from one, all else from any; a reader from one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/decoding/answer.hpp"
+#include "ipc/base/ids.hpp"
+#include "ipc/base/result.hpp"
+#include "ipc/transport/owned_fd.hpp"
+
+namespace paceline {
+
+/// A piece of an answer, whole tokens with the text that they made certain.
+struct AnswerPiece {
+    std::size_t begin = 0;  // index of its first token in the answer
+    std::vector<TokenId> ids = {};
+    std::string text = {};
+    bool over = false;       // nothing follows: stats and status are valid
+    AnswerStats stats = {};  // of the whole answer
+    Status status = {};      // an error: the answer is not complete
+};
+
+class AnswerStream {
+public:
+    static constexpr std::size_t kReadTokensMax = 4096;
+
+    AnswerStream() = default;
+    AnswerStream(const AnswerStream&) = delete;
+    AnswerStream& operator=(const AnswerStream&) = delete;
+
+    void append(TokenId token, std::string_view text);
+    /// `rest`: text that belongs to no further token. Once; nothing may be appended afterwards.
+    void end(std::string_view rest, const AnswerStats& stats, const Status& status);
+
+    /// From token `begin` on; empty if there is no more yet.
+    [[nodiscard]] AnswerPiece piece(std::size_t begin) const;
+    [[nodiscard]] std::size_t size() const;  // tokens
+    [[nodiscard]] bool over() const;
+
+private:
+    friend class AnswerReader;
+    void watch(int descriptor);
+    void unwatch(int descriptor);
+    void ring() const;  // with the lock held
+
+    mutable std::mutex mutex_;
+    std::vector<TokenId> ids_;
+    std::vector<std::size_t> text_ends_;  // [i]: bytes of text up to and including token i
+    std::string text_;
+    bool over_ = false;
+    AnswerStats stats_;
+    Status status_;
+    std::vector<int> bells_;  // eventfds of readers
+};
+
+class AnswerReader {
+public:
+    /// Begins at token `begin`. Errors of the system (no descriptors left) make wait() poll.
+    explicit AnswerReader(std::shared_ptr<AnswerStream> stream, std::size_t begin = 0);
+    AnswerReader(const AnswerReader&) = delete;
+    AnswerReader& operator=(const AnswerReader&) = delete;
+    ~AnswerReader();
+
+    /// What has come since the last call; its `over` is true once all was read.
+    [[nodiscard]] AnswerPiece read();
+    /// Until there is something to read, at most so long. False: the time is over.
+    bool wait(std::chrono::milliseconds limit);
+    /// Readable when there may be something to read; -1: there was no descriptor left.
+    [[nodiscard]] int descriptor() const { return bell_.get(); }
+
+private:
+    [[nodiscard]] bool ready() const;
+
+    std::shared_ptr<AnswerStream> stream_;
+    OwnedFd bell_;
+    std::size_t next_;
+    bool told_over_ = false;
+};
+
+}  // namespace paceline

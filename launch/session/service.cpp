@@ -1,0 +1,342 @@
+#include "launch/session/service.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <utility>
+
+#include "ipc/base/limits.hpp"
+
+namespace paceline {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Error refused(const char* what) {
+    return {Errc::Cancelled, what};
+}
+
+}  // namespace
+
+const char* name(ServiceState state) {
+    switch (state) {
+        case ServiceState::Ok:
+            return "ok";
+        case ServiceState::Degraded:
+            return "degraded";
+        case ServiceState::Recovering:
+            return "recovering";
+        case ServiceState::Draining:
+            return "draining";
+        case ServiceState::Failed:
+            break;
+    }
+    return "failed";
+}
+
+Service::Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options)
+    : options_{options},
+      snapshot_{std::make_shared<const ServiceSnapshot>()},
+      last_tick_{Clock::now()},
+      session_{std::move(session)} {
+    session_->on_over([this](const Status& ended) { over(ended); });
+    session_->call([this] { publish(); });
+    session_->call_every(kTick, [this] { tick(); });
+}
+
+Service::~Service() = default;
+
+// ---- Any thread
+
+Submitted Service::submit(ServiceOrder order) {
+    if (over_) return {SubmitOutcome::Failed, refused("the pipeline has ended")};
+    if (draining_)
+        return {SubmitOutcome::Draining,
+                refused("no further requests are accepted: shutting down")};
+    if (!order.continues) {
+        if (Status valid = session_->check(order.request); !valid)
+            return {SubmitOutcome::Invalid, valid};
+    }
+    if (waiting_.fetch_add(1) >= options_.waiting + options_.running) {
+        --waiting_;
+        return {SubmitOutcome::QueueFull,
+                refused("too many requests wait already; try again later")};
+    }
+    Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
+    {
+        const std::lock_guard lock{idle_mutex_};
+        ++unfinished_;
+    }
+    bool first = false;
+    {
+        const std::lock_guard lock{inbox_mutex_};
+        first = inbox_.empty();
+        inbox_.push_back({taken.id, {.order = std::move(order), .stream = taken.stream}});
+    }
+    if (first) session_->post([this] { take_inbox(); });
+    return taken;
+}
+
+void Service::cancel(AnswerId id) {
+    session_->post([this, id] { stop(id, {}); });
+}
+
+void Service::close(AnswerId id) {
+    session_->post([this, id] {
+        const auto found = kept_.find(id);
+        if (found == kept_.end()) return;
+        session_->close(found->second.request);
+        kept_.erase(found);
+    });
+}
+
+void Service::drain(std::chrono::milliseconds limit) {
+    draining_ = true;
+    session_->post([this, limit] {
+        drain_until_ = whole_time_ + limit;
+        publish();
+    });
+}
+
+bool Service::wait_idle(std::chrono::milliseconds limit) {
+    std::unique_lock lock{idle_mutex_};
+    return idle_.wait_for(lock, limit, [this] { return unfinished_ == 0; });
+}
+
+ServiceSnapshot Service::snapshot() const {
+    ServiceSnapshot copy = *snapshot_.load();
+    copy.waiting = waiting_;
+    return copy;
+}
+
+Position Service::text_tokens(AnswerId id) const {
+    Position tokens = 0;
+    session_->call([&] {
+        const auto found = kept_.find(id);
+        if (found == kept_.end()) return;
+        tokens = static_cast<Position>(session_->text(found->second.request).size());
+    });
+    return tokens;
+}
+
+// ---- The loop's thread
+
+void Service::take_inbox() {
+    std::vector<Ordered> taken;
+    {
+        const std::lock_guard lock{inbox_mutex_};
+        taken.swap(inbox_);
+    }
+    for (Ordered& each : taken) {
+        each.open.submitted = whole_time_;
+        const int priority = each.open.order.priority;
+        const auto at = open_.emplace(each.id, std::move(each.open)).first;
+        if (over_) {
+            --waiting_;
+            finish(at, {.finish = FinishReason::Interrupted}, refused("the pipeline has ended"));
+            continue;
+        }
+        line_.add(each.id.value, priority, whole_time_);
+    }
+    begin_next();
+}
+
+void Service::begin_next() {
+    while (running_ < options_.running && !over_) {
+        const std::optional<std::uint64_t> next = line_.take();
+        if (!next) return;
+        --waiting_;
+        begin(AnswerId{*next}, open_.at(AnswerId{*next}));
+    }
+}
+
+void Service::begin(AnswerId id, Open& open) {
+    AnswerOrder order;
+    order.request = std::move(open.order.request);
+    if (open.order.continues) {
+        const auto kept = kept_.find(*open.order.continues);
+        if (kept == kept_.end()) {
+            return finish(open_.find(id), {.finish = FinishReason::Interrupted},
+                          Error{Errc::BadArgument,
+                                fmt::format("answer {} cannot be continued: it is not kept",
+                                            open.order.continues->value)});
+        }
+        order.continues = kept->second.request;
+        kept->second.used = ++uses_;
+    }
+    const std::optional<AnswerId> before = open.order.continues;
+    const bool keep = open.order.keep;
+    if (!before) make_room();
+    open.begun = open.last_token = whole_time_;
+    order.on_token = [this, id](TokenId token) {
+        Go go = Go::On;
+        take(id, token, go);
+        return go;
+    };
+    order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
+        ended(id, stats, status);
+    };
+    ++running_;
+    const Result<RequestId> taken = session_->submit(std::move(order));
+    const auto at = open_.find(id);
+    if (!taken) {
+        --running_;
+        return finish(at, {.finish = FinishReason::Interrupted}, taken.error());
+    }
+    if (before) kept_.erase(*before);  // its text goes on under this id
+    if (at == open_.end()) return keep_or_close(id, taken.value(), keep);  // it is over already
+    at->second.request = taken.value();
+}
+
+void Service::take(AnswerId id, TokenId token, Go& go) {
+    const auto at = open_.find(id);
+    if (at == open_.end()) return;
+    Open& open = at->second;
+    open.last_token = whole_time_;
+    ++totals_.tokens;
+    std::optional<AnswerText>& text = open.order.text;
+    open.stream->append(token, text ? text->push(token) : std::string{});
+    if (text && text->stopped()) go = Go::Stop;
+}
+
+void Service::ended(AnswerId id, AnswerStats stats, const Status& status) {
+    const auto at = open_.find(id);
+    if (at == open_.end()) return;
+    --running_;
+    const std::optional<RequestId> request = at->second.request;
+    const bool keep = at->second.order.keep;
+    const Status why = at->second.why;
+    finish(at, stats, status.ok() ? why : status);
+    if (request) keep_or_close(id, *request, keep);
+    begin_next();
+}
+
+/// Ends its stream; it is no longer open.
+void Service::finish(std::map<AnswerId, Open>::iterator at,
+                     const AnswerStats& given,
+                     const Status& status) {
+    Open open = std::move(at->second);
+    open_.erase(at);
+    AnswerStats stats = given;
+    std::string rest;
+    if (std::optional<AnswerText>& text = open.order.text) {
+        rest = text->finish();
+        if (text->stopped()) stats.finish = FinishReason::StopString;
+    }
+    const bool cancelled = stats.finish == FinishReason::Interrupted;
+    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
+    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
+    totals_.replays += stats.replays;
+    open.stream->end(rest, stats, status);
+    {
+        const std::lock_guard lock{idle_mutex_};
+        --unfinished_;
+    }
+    idle_.notify_all();
+}
+
+void Service::keep_or_close(AnswerId id, RequestId request, bool keep) {
+    if (keep) {
+        kept_[id] = {request, ++uses_};
+    } else {
+        session_->close(request);
+    }
+}
+
+/// The pipeline's table of texts has room for one more.
+void Service::make_room() {
+    while (!kept_.empty() && kept_.size() + running_ >= kRequestsMax) {
+        const auto oldest = std::min_element(
+            kept_.begin(), kept_.end(),
+            [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+        session_->close(oldest->second.request);
+        kept_.erase(oldest);
+    }
+}
+
+/// Ends an answer; with `why` as its error if that is one.
+void Service::stop(AnswerId id, const Status& why) {
+    const auto at = open_.find(id);
+    if (at == open_.end()) return;
+    if (!at->second.request) {
+        if (line_.remove(id.value)) --waiting_;
+        return finish(at, {.finish = FinishReason::Interrupted}, why);
+    }
+    at->second.why = why;
+    session_->cancel(*at->second.request);
+}
+
+void Service::tick() {
+    const auto now = Clock::now();
+    const auto passed = std::chrono::duration_cast<Micros>(now - std::exchange(last_tick_, now));
+    const std::vector<LostStage> lost = session_->lost_stages();
+    const bool whole = std::none_of(lost.begin(), lost.end(),
+                                    [](const LostStage& stage) { return stage.essential; });
+    if (whole) whole_time_ += passed;
+    check_deadlines();
+    publish();
+}
+
+void Service::check_deadlines() {
+    struct Late {
+        AnswerId id;
+        const char* what;
+    };
+    std::vector<Late> late;
+    const auto passed = [this](Micros since, const AnswerDeadlines::Limit& limit) {
+        return limit && whole_time_ - since > *limit;
+    };
+    const bool drained = drain_until_ && whole_time_ > *drain_until_;
+    for (const auto& [id, open] : open_) {
+        const AnswerDeadlines& limits = open.order.deadlines;
+        const bool runs = open.request.has_value();
+        const bool begun_text = runs && open.stream->size() > 0;
+        if (drained) {
+            late.push_back({id, "shutting down: the answer was not finished in time"});
+        } else if (!runs && passed(open.submitted, limits.queue)) {
+            late.push_back({id, "the request waited longer than its deadline"});
+        } else if (passed(open.submitted, limits.answer)) {
+            late.push_back({id, "the answer took longer than its deadline"});
+        } else if (runs && !begun_text && passed(open.begun, limits.first_token)) {
+            late.push_back({id, "the first token took longer than its deadline"});
+        } else if (begun_text && passed(open.last_token, limits.gap)) {
+            late.push_back({id, "the next token took longer than its deadline"});
+        }
+    }
+    for (const Late& each : late) stop(each.id, refused(each.what));
+}
+
+void Service::over(const Status& ended) {
+    over_ = true;
+    const Status why = ended.ok() ? Status{refused("the pipeline has ended")} : ended;
+    take_inbox();
+    while (line_.take()) --waiting_;
+    while (!open_.empty()) finish(open_.begin(), {.finish = FinishReason::Interrupted}, why);
+    running_ = 0;
+    publish();
+    if (ended.ok()) return;
+    ServiceSnapshot failed = *snapshot_.load();
+    failed.why = ended.error().what;
+    snapshot_ = std::make_shared<const ServiceSnapshot>(std::move(failed));
+}
+
+void Service::publish() {
+    auto next = std::make_shared<ServiceSnapshot>(totals_);
+    const std::vector<LostStage> lost = session_->lost_stages();
+    bool essential = false;
+    for (const LostStage& stage : lost) {
+        next->why += (next->why.empty() ? "" : ", ") + stage.name;
+        essential = essential || stage.essential;
+    }
+    next->state = over_           ? ServiceState::Failed
+                  : draining_     ? ServiceState::Draining
+                  : essential     ? ServiceState::Recovering
+                  : !lost.empty() ? ServiceState::Degraded
+                                  : ServiceState::Ok;
+    next->stages = session_->stages();
+    next->running = running_;
+    next->kept = kept_.size();
+    next->heartbeat = Clock::now();
+    snapshot_ = std::shared_ptr<const ServiceSnapshot>{std::move(next)};
+}
+
+}  // namespace paceline

@@ -1,0 +1,202 @@
+// Service: a pipeline that takes orders from any thread for as long as it lives.
+//
+//     Service service{std::move(session), {.running = 8, .waiting = 64}};
+//     Submitted taken = service.submit({.request = ..., .text = AnswerText{...}});
+//     AnswerReader reader{taken.stream};  ...  service.cancel(taken.id);
+//
+//            submit()              a place is free            the last token, cancel(), a deadline
+//   client ----------> [Waiting] --------------> [Running] -------------------------> [Over]
+//            inbox         |                                                             ^
+//                          +-------------------------------------------------------------+
+//
+// submit() answers at once: an order is refused if it is invalid, if too many wait, or while
+// draining. An order waits by priority and age (waiting_line.hpp) and takes nothing of the pipeline
+// until it runs. Its answer so far is in its AnswerStream (answer_stream.hpp): no code of a client
+// runs on the pipeline's loop, and no reader can delay it. Tokens become text, and stop strings end
+// an answer, before they are appended.
+// A deadline ends its answer with an error. The time in which an essential stage is lost does not
+// count for any.
+// An answer that is kept can be continued: its next turn finds its keys in the caches. Of the kept
+// ones the least recently used is forgotten when the pipeline has no more room for texts.
+// Owns the session. Threads: all members from any; the constructor and destructor from one.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/decoding/request.hpp"
+#include "ipc/base/result.hpp"
+#include "launch/session/answer_stream.hpp"
+#include "launch/session/answer_text.hpp"
+#include "launch/session/pipeline_session.hpp"
+#include "launch/session/waiting_line.hpp"
+
+namespace paceline {
+
+/// Of an order, never used twice.
+struct AnswerId {
+    std::uint64_t value = 0;
+    friend auto operator<=>(const AnswerId&, const AnswerId&) = default;
+};
+
+/// Milliseconds of time in which the pipeline was whole; nothing: no limit.
+struct AnswerDeadlines {
+    using Limit = std::optional<std::chrono::milliseconds>;
+    Limit queue = {};        // from submit() to the beginning
+    Limit first_token = {};  // from the beginning
+    Limit gap = {};          // between two tokens
+    Limit answer = {};       // from submit() to the last token
+};
+
+struct ServiceOrder {
+    Request request = {};                 // its text: the prompt, or what is appended to a kept one
+    std::optional<AnswerText> text = {};  // nothing: the stream has tokens alone
+    std::optional<AnswerId> continues = {};
+    bool keep = false;  // for a next turn, until close()
+    int priority = 0;   // lower goes first
+    AnswerDeadlines deadlines = {};
+};
+
+enum class SubmitOutcome : std::uint8_t { Accepted, QueueFull, Draining, Invalid, Failed };
+
+struct Submitted {
+    SubmitOutcome outcome = SubmitOutcome::Accepted;
+    Status why = {};  // of all but Accepted
+    AnswerId id = {};
+    std::shared_ptr<AnswerStream> stream = {};  // never nullptr of Accepted
+};
+
+enum class ServiceState : std::uint8_t {
+    Ok,
+    Degraded,    // a stage is lost that decoding does not need: slower
+    Recovering,  // one is lost that it needs: answers pause
+    Draining,    // nothing more is taken
+    Failed,      // the pipeline cannot continue
+};
+[[nodiscard]] const char* name(ServiceState state);
+
+struct ServiceSnapshot {
+    ServiceState state = ServiceState::Ok;
+    std::string why = {};  // names of lost stages, or the error
+    std::vector<SessionProcess> stages = {};
+    std::size_t waiting = 0;
+    std::size_t running = 0;
+    std::size_t kept = 0;
+    std::uint64_t answers = 0;    // that ended by themselves
+    std::uint64_t cancelled = 0;  // by clients
+    std::uint64_t failed = 0;     // with an error, deadlines among them
+    std::uint64_t prompt_tokens = 0;
+    std::uint64_t tokens = 0;  // of answers
+    std::uint64_t replays = 0;
+    /// When the loop was last seen to run. A busy pipeline is alive; one that is old is not.
+    std::chrono::steady_clock::time_point heartbeat = {};
+};
+
+struct ServiceOptions {
+    std::size_t running = 1;  // as many as the session has contexts
+    std::size_t waiting = 64;
+};
+
+class Service {
+public:
+    static constexpr std::chrono::milliseconds kTick{50};
+
+    Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options);
+    Service(const Service&) = delete;
+    Service& operator=(const Service&) = delete;
+    /// Open answers end with an error.
+    ~Service();
+
+    [[nodiscard]] Submitted submit(ServiceOrder order);
+    /// Ends the answer within the running batch; returns at once. Unknown or over: nothing happens.
+    void cancel(AnswerId id);
+    /// Forgets a kept answer.
+    void close(AnswerId id);
+    /// From now on orders are refused; those that were taken may finish within `limit`, then they
+    /// end with an error.
+    void drain(std::chrono::milliseconds limit);
+    /// Until no answer is open. False: the time is over.
+    [[nodiscard]] bool wait_idle(std::chrono::milliseconds limit);
+
+    /// A copy that is at most some kTick old while the loop runs.
+    [[nodiscard]] ServiceSnapshot snapshot() const;
+    /// Prompt and answer of a kept answer, in tokens; 0: it is not kept.
+    [[nodiscard]] Position text_tokens(AnswerId id) const;
+    [[nodiscard]] PipelineSession& session() { return *session_; }
+    [[nodiscard]] const PipelineSession& session() const { return *session_; }
+
+private:
+    using Micros = std::chrono::microseconds;
+
+    struct Open {
+        ServiceOrder order;
+        std::shared_ptr<AnswerStream> stream;
+        std::optional<RequestId> request = {};  // once it runs
+        Micros submitted{0};                    // in whole time, and the next two
+        Micros begun{0};
+        Micros last_token{0};
+        Status why = {};  // it was ended by this class
+    };
+    struct Kept {
+        RequestId request;
+        std::uint64_t used = 0;
+    };
+    struct Ordered {
+        AnswerId id;
+        Open open;
+    };
+
+    // All of these on the loop's thread.
+    void take_inbox();
+    void begin_next();
+    void begin(AnswerId id, Open& open);
+    void take(AnswerId id, TokenId token, Go& go);
+    void ended(AnswerId id, AnswerStats stats, const Status& status);
+    void finish(std::map<AnswerId, Open>::iterator at,
+                const AnswerStats& stats,
+                const Status& status);
+    void keep_or_close(AnswerId id, RequestId request, bool keep);
+    void make_room();
+    void stop(AnswerId id, const Status& why);
+    void tick();
+    void check_deadlines();
+    void over(const Status& ended);
+    void publish();
+
+    ServiceOptions options_;
+    std::atomic<std::uint64_t> newest_{0};
+    std::atomic<std::size_t> waiting_{0};  // inbox and line
+    std::atomic<bool> draining_{false};
+    std::atomic<bool> over_{false};
+    std::atomic<std::shared_ptr<const ServiceSnapshot>> snapshot_;
+
+    std::mutex inbox_mutex_;
+    std::vector<Ordered> inbox_;
+
+    mutable std::mutex idle_mutex_;
+    std::condition_variable idle_;
+    std::size_t unfinished_ = 0;  // orders taken and not over; guarded by idle_mutex_
+
+    // The loop's.
+    WaitingLine line_;
+    std::map<AnswerId, Open> open_;
+    std::size_t running_ = 0;
+    std::map<AnswerId, Kept> kept_;
+    std::uint64_t uses_ = 0;
+    Micros whole_time_{0};
+    std::chrono::steady_clock::time_point last_tick_{};
+    std::optional<Micros> drain_until_;  // in whole time
+    ServiceSnapshot totals_;
+
+    std::unique_ptr<PipelineSession> session_;  // last: its loop uses the rest
+};
+
+}  // namespace paceline

@@ -1,0 +1,266 @@
+// A service: orders of many threads, queue, deadlines, readers that do not read, stages that die.
+#include "launch/session/service.hpp"
+
+#include <algorithm>
+#include <signal.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "launch/load/model_use.hpp"
+#include "tests/proc/tiny_session.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kLong{60'000};  // only a hang reaches it
+
+struct Tiny {
+    explicit Tiny(ServiceOptions options, int context = 64)
+        : parts{static_cast<int>(options.running), context},
+          tokenizer{tokenizer_of(parts.file).value()},
+          service{std::make_unique<Service>(std::move(parts.session), options)} {}
+
+    [[nodiscard]] ServiceOrder order(std::int32_t tokens,
+                                     std::vector<std::string> stops = {}) const {
+        ServiceOrder order;
+        order.request.text = {5, 6, 7, 8};
+        order.request.max_tokens = tokens;
+        order.text = AnswerText{tokenizer, 8, stops};
+        return order;
+    }
+    [[nodiscard]] AnswerPiece whole(ServiceOrder order) const {
+        const Submitted taken = service->submit(std::move(order));
+        REQUIRE(taken.outcome == SubmitOutcome::Accepted);
+        return wait(taken);
+    }
+    /// All of an answer.
+    static AnswerPiece wait(const Submitted& taken) {
+        AnswerReader reader{taken.stream};
+        AnswerPiece all;
+        for (;;) {
+            REQUIRE(reader.wait(kLong));
+            AnswerPiece piece = reader.read();
+            all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
+            all.text += piece.text;
+            if (!piece.over) continue;
+            all.over = true;
+            all.stats = piece.stats;
+            all.status = piece.status;
+            return all;
+        }
+    }
+    [[nodiscard]] pid_t pid_of(std::size_t stage) const {
+        return service->snapshot().stages.at(stage).pid;
+    }
+    /// The stage's process, as soon as there is one that is not `before`.
+    [[nodiscard]] pid_t await_other(std::size_t stage, pid_t before) const {
+        for (;;) {
+            const pid_t pid = pid_of(stage);
+            if (pid > 0 && pid != before) return pid;
+            std::this_thread::sleep_for(milliseconds{2});
+        }
+    }
+    /// Until the service is in that state.
+    void await(ServiceState state) const {
+        while (service->snapshot().state != state) std::this_thread::sleep_for(milliseconds{2});
+    }
+
+    testing::TinySession parts;
+    Tokenizer tokenizer;
+    std::unique_ptr<Service> service;
+};
+
+}  // namespace
+
+TEST_CASE("many threads submit and cancel, and each gets the answer of one who asks alone") {
+    const Tiny tiny{{.running = 4, .waiting = 64}};
+    const AnswerPiece alone = tiny.whole(tiny.order(40));
+    REQUIRE(alone.status.ok());
+    REQUIRE(alone.ids.size() > 8);
+    std::vector<std::thread> clients;
+    for (int client = 0; client < 16; ++client) {
+        clients.emplace_back([&, client] {
+            for (int i = 0; i < 4; ++i) {
+                const Submitted taken = tiny.service->submit(tiny.order(40));
+                REQUIRE(taken.outcome == SubmitOutcome::Accepted);
+                const bool cancels = (i + client) % 3 == 0;
+                if (cancels) tiny.service->cancel(taken.id);
+                const AnswerPiece answer = Tiny::wait(taken);
+                CHECK(answer.status.ok());
+                REQUIRE(answer.ids.size() <= alone.ids.size());
+                CHECK(std::equal(answer.ids.begin(), answer.ids.end(), alone.ids.begin()));
+                if (answer.stats.finish != FinishReason::Interrupted) {
+                    CHECK(answer.ids == alone.ids);
+                    CHECK(answer.text == alone.text);
+                }
+            }
+        });
+    }
+    for (std::thread& client : clients) client.join();
+    CHECK(tiny.service->wait_idle(kLong));
+    CHECK(tiny.service->snapshot().waiting == 0);
+}
+
+TEST_CASE("a killed stage is a pause: the service says so, and the answers stay the same") {
+    const Tiny tiny{{.running = 4, .waiting = 8}};
+    const AnswerPiece alone = tiny.whole(tiny.order(48));
+    for (const std::size_t stage : {0UL, 1UL}) {
+        std::vector<Submitted> taken;
+        for (int i = 0; i < 8; ++i) taken.push_back(tiny.service->submit(tiny.order(48)));
+        const pid_t first = tiny.pid_of(stage);
+        ::kill(first, SIGKILL);
+        for (const Submitted& each : taken) {
+            REQUIRE(each.outcome == SubmitOutcome::Accepted);
+            const AnswerPiece answer = Tiny::wait(each);
+            CHECK(answer.status.ok());
+            CHECK(answer.ids == alone.ids);
+        }
+        const pid_t second = tiny.await_other(stage, first);
+        tiny.await(ServiceState::Ok);
+        ::kill(second, SIGKILL);  // while nothing is asked
+        (void)tiny.await_other(stage, second);
+        tiny.await(ServiceState::Ok);
+        CHECK(tiny.whole(tiny.order(48)).ids == alone.ids);
+    }
+}
+
+TEST_CASE("orders that cannot be taken are refused at once, each with its reason") {
+    const Tiny tiny{{.running = 1, .waiting = 2}};
+    ServiceOrder bad = tiny.order(8);
+    bad.request.text = {5, 1 << 20};
+    CHECK(tiny.service->submit(std::move(bad)).outcome == SubmitOutcome::Invalid);
+    ServiceOrder longer = tiny.order(8);
+    longer.request.text.assign(100, 5);
+    const Submitted refused = tiny.service->submit(std::move(longer));
+    CHECK(refused.outcome == SubmitOutcome::Invalid);
+    CHECK(refused.why.error().what.find("100") != std::string::npos);
+
+    std::vector<Submitted> taken;
+    tiny.service->session().call([&] {  // the loop cannot begin one meanwhile
+        for (int i = 0; i < 4; ++i) taken.push_back(tiny.service->submit(tiny.order(8)));
+    });
+    CHECK(std::count_if(taken.begin(), taken.end(), [](const Submitted& each) {
+              return each.outcome == SubmitOutcome::Accepted;
+          }) == 3);
+    CHECK(taken.back().outcome == SubmitOutcome::QueueFull);
+    for (const Submitted& each : taken) {
+        if (each.stream) CHECK(Tiny::wait(each).status.ok());
+    }
+    tiny.service->drain(kLong);
+    CHECK(tiny.service->submit(tiny.order(8)).outcome == SubmitOutcome::Draining);
+}
+
+TEST_CASE("a lower priority goes first, and one that waits is cancelled without running") {
+    const Tiny tiny{{.running = 1, .waiting = 8}};
+    Submitted first;
+    Submitted late;
+    Submitted early;
+    Submitted never;
+    tiny.service->session().call([&] {
+        first = tiny.service->submit(tiny.order(40));
+        late = tiny.service->submit(tiny.order(4));
+        ServiceOrder urgent = tiny.order(4);
+        urgent.priority = -1;
+        early = tiny.service->submit(std::move(urgent));
+        never = tiny.service->submit(tiny.order(4));
+        tiny.service->cancel(never.id);
+    });
+    const AnswerPiece of_early = Tiny::wait(early);
+    const AnswerPiece of_late = Tiny::wait(late);
+    CHECK(of_early.stats.begun < of_late.stats.begun);
+    const AnswerPiece of_never = Tiny::wait(never);
+    CHECK(of_never.ids.empty());
+    CHECK(of_never.stats.finish == FinishReason::Interrupted);
+    CHECK(Tiny::wait(first).status.ok());
+}
+
+TEST_CASE("a stop string ends the answer at its token, for whoever asks") {
+    const Tiny tiny{{.running = 2, .waiting = 4}};
+    const AnswerPiece alone = tiny.whole(tiny.order(40));
+    REQUIRE(alone.text.size() > 6);
+    const std::string stop = alone.text.substr(4, 2);
+    const AnswerPiece stopped = tiny.whole(tiny.order(40, {stop}));
+    CHECK(stopped.stats.finish == FinishReason::StopString);
+    CHECK(stopped.text == alone.text.substr(0, alone.text.find(stop)));
+    CHECK(stopped.ids.size() < alone.ids.size());
+}
+
+TEST_CASE("a deadline ends its answer with an error, and no other") {
+    const Tiny tiny{{.running = 1, .waiting = 4}};
+    const pid_t stopped = tiny.pid_of(0);
+    ::kill(stopped, SIGSTOP);  // nothing is decoded until it goes on
+    const Submitted runs = tiny.service->submit(tiny.order(40));
+    ServiceOrder hurried = tiny.order(40);
+    hurried.deadlines.queue = milliseconds{1};
+    const AnswerPiece late = tiny.whole(std::move(hurried));
+    ::kill(stopped, SIGCONT);
+    REQUIRE_FALSE(late.status.ok());
+    CHECK(late.status.error().what.find("deadline") != std::string::npos);
+    CHECK(Tiny::wait(runs).status.ok());
+}
+
+TEST_CASE("a kept answer is continued, and forgotten when it is closed") {
+    const Tiny tiny{{.running = 2, .waiting = 4}};
+    ServiceOrder turn = tiny.order(8);
+    turn.keep = true;
+    const Submitted first = tiny.service->submit(std::move(turn));
+    const AnswerPiece answer = Tiny::wait(first);
+    const auto tokens = static_cast<Position>(4 + answer.ids.size());
+    CHECK(tiny.service->text_tokens(first.id) == tokens);
+    ServiceOrder next = tiny.order(8);
+    next.request.text = {9};
+    next.continues = first.id;
+    next.keep = true;
+    const Submitted second = tiny.service->submit(std::move(next));
+    const AnswerPiece more = Tiny::wait(second);
+    CHECK(more.status.ok());
+    CHECK(more.stats.prompt_tokens <= 2);  // what the caches did not hold yet
+    CHECK(tiny.service->text_tokens(first.id) == 0);
+    CHECK(tiny.service->text_tokens(second.id) ==
+          tokens + 1 + static_cast<Position>(more.ids.size()));
+    tiny.service->close(second.id);
+    ServiceOrder gone = tiny.order(8);
+    gone.continues = second.id;
+    const AnswerPiece refused = tiny.whole(std::move(gone));
+    REQUIRE_FALSE(refused.status.ok());
+    CHECK(refused.status.error().what.find("not kept") != std::string::npos);
+}
+
+TEST_CASE("more kept answers than the pipeline has room for: the oldest are forgotten") {
+    const Tiny tiny{{.running = 1, .waiting = 4}};
+    std::vector<AnswerId> ids;
+    for (std::uint32_t i = 0; i < kRequestsMax + 4; ++i) {
+        ServiceOrder turn = tiny.order(2);
+        turn.keep = true;
+        const Submitted taken = tiny.service->submit(std::move(turn));
+        CHECK(Tiny::wait(taken).status.ok());
+        ids.push_back(taken.id);
+    }
+    CHECK(tiny.service->text_tokens(ids.front()) == 0);
+    CHECK(tiny.service->text_tokens(ids.back()) > 0);
+}
+
+TEST_CASE(
+    "answers that are open when the service ends, or when draining is over, end with an error") {
+    const Tiny tiny{{.running = 1, .waiting = 4}};
+    const pid_t stopped = tiny.pid_of(0);
+    ::kill(stopped, SIGSTOP);
+    std::vector<Submitted> taken;
+    for (int i = 0; i < 4; ++i) taken.push_back(tiny.service->submit(tiny.order(50)));
+    tiny.service->drain(milliseconds{1});
+    for (const Submitted& each : taken) CHECK_FALSE(Tiny::wait(each).status.ok());
+    CHECK(tiny.service->wait_idle(kLong));
+    ::kill(stopped, SIGCONT);
+
+    Tiny other{{.running = 1, .waiting = 4}};
+    const Submitted open = other.service->submit(other.order(50));
+    const Submitted behind = other.service->submit(other.order(50));
+    other.service.reset();
+    CHECK(Tiny::wait(open).over);
+    CHECK(Tiny::wait(behind).over);
+}
