@@ -58,26 +58,41 @@ bool AnswerStream::over() const {
     return over_;
 }
 
-void AnswerStream::watch(int descriptor) {
+void AnswerStream::watch(const Bell& bell) {
     const std::lock_guard lock{mutex_};
-    bells_.push_back(descriptor);
-    ring();  // there may be something already
+    bells_.push_back(bell);
+    if (!ids_.empty() || over_) ring();
 }
 
 void AnswerStream::unwatch(int descriptor) {
     const std::lock_guard lock{mutex_};
-    std::erase(bells_, descriptor);
+    std::erase_if(bells_, [=](const Bell& bell) { return bell.descriptor == descriptor; });
+}
+
+void AnswerStream::quieten(int descriptor) {
+    const std::lock_guard lock{mutex_};
+    for (Bell& bell : bells_) {
+        if (bell.descriptor == descriptor) bell.quiet_until = Clock::now() + bell.pause;
+    }
 }
 
 void AnswerStream::ring() const {
     const std::uint64_t one = 1;
-    // A full counter (EAGAIN) is readable as it is.
-    for (const int bell : bells_) (void)!::write(bell, &one, sizeof one);
+    for (const Bell& bell : bells_) {
+        const bool quiet = bell.pause.count() > 0 && !over_ && Clock::now() < bell.quiet_until;
+        // A full counter (EAGAIN) is readable as it is.
+        if (!quiet) (void)!::write(bell.descriptor, &one, sizeof one);
+    }
 }
 
-AnswerReader::AnswerReader(std::shared_ptr<AnswerStream> stream, std::size_t begin)
-    : stream_{std::move(stream)}, bell_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, next_{begin} {
-    if (bell_.get() >= 0) stream_->watch(bell_.get());
+AnswerReader::AnswerReader(std::shared_ptr<AnswerStream> stream,
+                           std::size_t begin,
+                           std::chrono::milliseconds pause)
+    : stream_{std::move(stream)},
+      bell_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      pause_{pause},
+      next_{begin} {
+    if (bell_.get() >= 0) stream_->watch({.descriptor = bell_.get(), .pause = pause});
 }
 
 AnswerReader::~AnswerReader() {
@@ -90,6 +105,7 @@ AnswerPiece AnswerReader::read() {
     AnswerPiece piece = stream_->piece(next_);
     next_ = piece.begin + piece.ids.size();
     told_over_ = piece.over;
+    if (pause_.count() > 0 && !piece.ids.empty()) stream_->quieten(bell_.get());
     return piece;
 }
 
@@ -109,7 +125,8 @@ bool AnswerReader::wait(std::chrono::milliseconds limit) {
             continue;
         }
         pollfd one{.fd = bell_.get(), .events = POLLIN, .revents = 0};
-        (void)::poll(&one, 1, static_cast<int>(left.count()));
+        const auto longest = pause_.count() > 0 ? std::min(left, pause_) : left;
+        (void)::poll(&one, 1, static_cast<int>(longest.count()));
         std::uint64_t rings = 0;
         (void)!::read(bell_.get(), &rings, sizeof rings);
     }

@@ -7,7 +7,8 @@
 //
 // Each reader has a place of its own in the log and may begin at any token, also after the end. The
 // log is bounded by the request: max_tokens and the context. A lock is held for the time of a copy
-// of at most kReadTokensMax tokens.
+// of at most kReadTokensMax tokens. Waking a thread costs the pipeline time where both share cores:
+// a reader with a pause is woken for the first token and the end, and else at most once in a pause.
 // Shared ownership. Threads: append() and end() from one, all else from any; a reader from one.
 #pragma once
 
@@ -55,8 +56,15 @@ public:
 
 private:
     friend class AnswerReader;
-    void watch(int descriptor);
+    using Clock = std::chrono::steady_clock;
+    struct Bell {
+        int descriptor = -1;  // an eventfd of a reader
+        std::chrono::milliseconds pause{0};
+        Clock::time_point quiet_until = {};
+    };
+    void watch(const Bell& bell);
     void unwatch(int descriptor);
+    void quieten(int descriptor);
     void ring() const;  // with the lock held
 
     mutable std::mutex mutex_;
@@ -66,13 +74,16 @@ private:
     bool over_ = false;
     AnswerStats stats_;
     Status status_;
-    std::vector<int> bells_;  // eventfds of readers
+    std::vector<Bell> bells_;
 };
 
 class AnswerReader {
 public:
-    /// Begins at token `begin`. Errors of the system (no descriptors left) make wait() poll.
-    explicit AnswerReader(std::shared_ptr<AnswerStream> stream, std::size_t begin = 0);
+    /// Begins at token `begin`. After a read() with tokens the descriptor stays silent for `pause`,
+    /// unless the answer ends. Errors of the system (no descriptors left) make wait() poll.
+    explicit AnswerReader(std::shared_ptr<AnswerStream> stream,
+                          std::size_t begin = 0,
+                          std::chrono::milliseconds pause = {});
     AnswerReader(const AnswerReader&) = delete;
     AnswerReader& operator=(const AnswerReader&) = delete;
     ~AnswerReader();
@@ -89,6 +100,7 @@ private:
 
     std::shared_ptr<AnswerStream> stream_;
     OwnedFd bell_;
+    std::chrono::milliseconds pause_;
     std::size_t next_;
     bool told_over_ = false;
 };

@@ -57,14 +57,15 @@ public:
     }
 
 private:
-    static constexpr std::chrono::milliseconds kLook{20};  // at `cancel`, and how far the prompt is
+    static constexpr std::chrono::milliseconds kLook{20};   // at `cancel`, and how far the prompt is
+    static constexpr std::chrono::milliseconds kPause{15};  // a terminal shows no more
 
     /// Gives the text to `sink` as it comes, until the answer is over.
     Result<Answer> follow(const Submitted& taken,
                           const TextRequest& wanted,
                           const CancelToken& cancel,
                           const TextSink& sink) {
-        AnswerReader reader{taken.stream};
+        AnswerReader reader{taken.stream, 0, kPause};
         Answer answer;
         Status shown;
         bool cancelled = false;

@@ -94,6 +94,29 @@ TEST_CASE("readers of other threads see every token, in order") {
     for (std::thread& thread : threads) thread.join();
 }
 
+TEST_CASE("a reader with a pause is woken for the first token and the end, and misses nothing") {
+    auto stream = std::make_shared<AnswerStream>();
+    AnswerReader reader{stream, 0, milliseconds{3'600'000}};
+    CHECK_FALSE(readable(reader.descriptor()));
+    stream->append(1, "a");
+    CHECK(readable(reader.descriptor()));
+    CHECK(reader.read().text == "a");
+    stream->append(2, "b");
+    CHECK_FALSE(readable(reader.descriptor()));
+    CHECK(reader.wait(milliseconds{0}));  // asked, it knows
+    stream->end("c", {}, {});
+    CHECK(readable(reader.descriptor()));
+    CHECK(reader.read().text == "bc");
+
+    auto other = std::make_shared<AnswerStream>();
+    AnswerReader short_pause{other, 0, milliseconds{1}};
+    other->append(1, "a");
+    (void)short_pause.read();
+    other->append(2, "b");
+    CHECK(short_pause.wait(milliseconds{60'000}));  // without a bell, after the pause
+    CHECK(short_pause.read().text == "b");
+}
+
 TEST_CASE("without a descriptor left a reader still reads") {
     auto stream = std::make_shared<AnswerStream>();
     rlimit before{};
