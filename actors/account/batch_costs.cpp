@@ -19,7 +19,10 @@ BatchCosts::Key BatchCosts::key_of(const BatchSize& size) {
 
 void BatchCosts::learn(const BatchSize& size, const msg::BatchCost& cost) {
     if (!cost.known() || size.rows == 0 || size.rows > kVerifyRowsMax) return;
-    Point& point = curves_[key_of(size)][size.rows];
+    Curve& curve = curves_[key_of(size)];
+    Point& point = curve.points[size.rows];
+    if (!curve.knows(size.rows)) point = {};
+    point.seen = ++curve.batches;
     point.sum.add(cost.sum_us);
     point.longest.add(cost.longest_us);
 }
@@ -44,12 +47,12 @@ BatchCosts::Time BatchCosts::expected(const BatchSize& size) const {
     std::uint32_t below = 0;
     std::uint32_t above = 0;
     for (std::uint32_t rows = 1; rows <= kVerifyRowsMax; ++rows) {
-        if (!(*curve)[rows].sum.known()) continue;
+        if (!curve->knows(rows)) continue;
         if (rows <= size.rows) below = rows;
         if (rows >= size.rows && above == 0) above = rows;
     }
     const auto at = [&](RobustMean Point::*what) {
-        const auto mean = [&](std::uint32_t rows) { return ((*curve)[rows].*what).mean(); };
+        const auto mean = [&](std::uint32_t rows) { return (curve->points[rows].*what).mean(); };
         const auto n = static_cast<double>(size.rows);
         if (below != 0 && above != 0) {
             if (below == above) return mean(below);

@@ -6,7 +6,9 @@
 // Between two measured numbers of rows the time is interpolated; beyond the largest it grows by
 // kRowShare of a batch of one row per row, as measured for weights of 4 to 16 bits on CPUs; a wrong
 // share is corrected by the first batch of that size. A key that was not measured uses the nearest
-// one. Times are microseconds. Old measurements fade (RobustMean). Not thread-safe. Pure.
+// one. Times are microseconds. Old measurements fade (RobustMean), and a number of rows that no
+// batch had for kForgotten batches of its key counts as not measured: a wrong time that keeps
+// batches from having so many rows would never be corrected. Not thread-safe. Pure.
 #pragma once
 
 #include <array>
@@ -30,6 +32,7 @@ struct BatchSize {
 class BatchCosts {
 public:
     static constexpr double kRowShare = 0.06;
+    static constexpr std::uint64_t kForgotten = 96;
 
     /// `cost` is known.
     void learn(const BatchSize& size, const msg::BatchCost& cost);
@@ -44,8 +47,16 @@ private:
     struct Point {
         RobustMean sum;
         RobustMean longest;
+        std::uint64_t seen = 0;  // the curve's batch that was the last of this size
     };
-    using Curve = std::array<Point, kVerifyRowsMax + 1>;  // by rows
+    struct Curve {
+        std::array<Point, kVerifyRowsMax + 1> points = {};  // by rows
+        std::uint64_t batches = 0;
+
+        [[nodiscard]] bool knows(std::uint32_t rows) const {
+            return points[rows].sum.known() && batches - points[rows].seen <= kForgotten;
+        }
+    };
     using Key = std::pair<int, int>;                      // powers of two: requests, context
 
     [[nodiscard]] static Key key_of(const BatchSize& size);

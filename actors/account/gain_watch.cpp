@@ -24,6 +24,7 @@ int GainWatch::ask() {
         since_check_ = 0;
         drafted_time_ = 0.0;  // earlier probes do not count for this one
         drafted_tokens_ = 0.0;
+        whole_time_ = 0.0;
     }
     if (++since_check_ > check_every_) {
         since_check_ = 0;
@@ -67,7 +68,7 @@ void GainWatch::paid(Micros job) {
     if (!options_.enabled || plain <= 0.0) return;
     awaited_ = 0.0;
     add(-static_cast<double>(job.count()) / plain);
-    if (budget_ < candidate_) drafting_ = false;
+    if (budget_ < candidate_) turn_off();
 }
 
 double GainWatch::gain() const {
@@ -76,8 +77,10 @@ double GainWatch::gain() const {
 
 void GainWatch::plain_round(double took, double tokens) {
     plain_[plain_count_++ % options_.plain_kept] = took / tokens;
-    if (!drafting_) add(kAllowance * tokens);
     since_check_ = 0;
+    if (drafting_) return;
+    add(kAllowance * tokens);
+    if (++plain_since_ == options_.plain_kept) cancel_debt_of_slower_machine();
 }
 
 void GainWatch::drafted_round(double took, double tokens, double candidates) {
@@ -92,8 +95,26 @@ void GainWatch::drafted_round(double took, double tokens, double candidates) {
     }
     drafted_time_ += cost * plain - kNew * drafted_time_;
     drafted_tokens_ += tokens - kNew * drafted_tokens_;
+    whole_time_ += took - kNew * whole_time_;
     add(tokens - cost);
-    if (budget_ < candidate_) drafting_ = false;
+    if (budget_ < candidate_) turn_off();
+}
+
+void GainWatch::turn_off() {
+    if (drafting_) {
+        plain_before_ = plain_time();
+        plain_since_ = 0;
+    }
+    drafting_ = false;
+}
+
+/// All plain rounds that are kept are of the time since drafting was turned off.
+void GainWatch::cancel_debt_of_slower_machine() {
+    const double before = std::exchange(plain_before_, 0.0);
+    const double plain = plain_time();
+    if (before <= 0.0 || plain < kSlower * before) return;
+    if (drafted_tokens_ * plain < kHadGained * whole_time_) return;
+    budget_ = std::max(budget_, kStart);
 }
 
 void GainWatch::add(double tokens) {

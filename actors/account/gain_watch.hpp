@@ -21,7 +21,9 @@
 // rounds, when the cost of a candidate is unknown and may exceed kStart: a round counts at most
 // kOutlier times the expected one, so that a pause of the machine does not turn a method off, and
 // what a first round took beyond that is not repaid. Gains count up to kMost, which is also the
-// most that a method loses when it turns bad. A method that begins to gain is probed within kStart
+// most that a method loses when it turns bad. If the plain rounds after that show that the machine
+// has become slower by kSlower, and that by this measure the rounds with drafts had gained, the
+// debt is cancelled: it was the machine's. A method that begins to gain is probed within kStart
 // / kAllowance = 250 tokens; the more its rounds vary, the more probes it may take. Kept across
 // requests. Not thread-safe. Pure: times come from outside; the text does not depend on it.
 #pragma once
@@ -51,8 +53,10 @@ public:
     static constexpr double kDebtMost = 96.0;      // repaid by 9,600 plain tokens
     static constexpr std::size_t kPlainKept = 11;  // plain rounds that are compared with
     static constexpr double kOutlier = 2.0;        // a longer round counts as so many expected ones
-    static constexpr double kNew = 0.1;            // weight of the newest round with drafts,
-    static constexpr double kDearer = 0.5;         // in what a candidate costs, if it cost more
+    static constexpr double kSlower = 1.3;
+    static constexpr double kHadGained = 1.1;
+    static constexpr double kNew = 0.1;     // weight of the newest round with drafts,
+    static constexpr double kDearer = 0.5;  // in what a candidate costs, if it cost more
 
     struct Options {
         bool enabled = true;  // false: it always drafts
@@ -90,6 +94,8 @@ public:
 private:
     void plain_round(double took, double tokens);
     void drafted_round(double took, double tokens, double candidates);
+    void turn_off();
+    void cancel_debt_of_slower_machine();
     void add(double tokens);                  // to the budget
     [[nodiscard]] double plain_time() const;  // of a token; 0: not known yet
 
@@ -102,8 +108,11 @@ private:
     std::int32_t since_check_ = 0;
     std::array<double, kPlainKept> plain_{};  // time per token, newest rounds, a ring
     std::size_t plain_count_ = 0;             // of all rounds
-    double drafted_time_ = 0.0;               // fading sums
+    double drafted_time_ = 0.0;               // fading sums, the first without outliers
     double drafted_tokens_ = 0.0;
+    double whole_time_ = 0.0;      // the same with outliers
+    double plain_before_ = 0.0;    // plain_time() when drafting was turned off; 0: it is looked at
+    std::size_t plain_since_ = 0;  // plain rounds since then
 };
 
 }  // namespace paceline

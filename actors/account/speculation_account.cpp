@@ -113,10 +113,14 @@ void SpeculationAccount::verified(
     const bool plain = turns_.allowed() == 0;
     const bool roots_alone = sent.size.rows == sent.size.requests;
     if (cost.known()) {
-        costs_.learn(sent.size, cost);
-        if (roots_alone) (plain ? plain_batch_ : loaded_batch_).add(cost.sum_us);
-        const double beside = static_cast<double>((now - sent.formed).count()) - cost.sum_us;
-        if (sent.alone) hops_.add(std::max(beside, 0.0));
+        // Jobs cannot have taken longer than the batch was on its way.
+        const auto way =
+            static_cast<std::uint32_t>(std::max<Micros::rep>((now - sent.formed).count(), 1));
+        const msg::BatchCost real{.sum_us = std::min(cost.sum_us, way),
+                                  .longest_us = std::min(cost.longest_us, way)};
+        costs_.learn(sent.size, real);
+        if (roots_alone) (plain ? plain_batch_ : loaded_batch_).add(real.sum_us);
+        if (sent.alone) hops_.add(way - real.sum_us);
     }
     const int before = turns_.allowed();
     for (GroupState& group : groups_) group.quiet += tokens;

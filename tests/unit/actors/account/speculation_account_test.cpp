@@ -1,6 +1,7 @@
 #include "actors/account/speculation_account.hpp"
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,6 +26,10 @@ struct Pipeline {
     std::optional<msg::Price> price = {};
     int drafted = 0;  // rounds with candidates
     int rounds = 0;
+    int tokens = 0;
+    float reported = 1.0F;  // times the true cost: what verdicts say
+    int slower = 1;         // times the usual cost: another machine
+    Micros pause{0};        // of the next round
 
     /// A round with the candidates that pay. `draft_us`: of the draft, if its price lets it work;
     /// of `offered` candidates each is right with `probability`, and `right` of those sent are.
@@ -42,10 +47,13 @@ struct Pipeline {
         account.formed(std::vector{SpeculationAccount::Part{kOne, batch, taken}},
                        {.rows = rows, .requests = 1, .context = 100}, 1, true, now);
         if (const auto told = account.take_price(Group::Drafts)) price = told;
-        const std::uint32_t cost = 1000 + 60 * (rows - 1);
-        now += Micros{cost + 20};
+        const std::uint32_t cost = static_cast<std::uint32_t>(slower) * (1000 + 60 * (rows - 1));
+        now += Micros{cost + 20} + std::exchange(pause, Micros{0});
         const int accepted = std::min(taken, right);
-        account.verified(kOne, batch, 1 + accepted, {.sum_us = cost, .longest_us = cost}, now);
+        const auto told_cost = static_cast<std::uint32_t>(reported * static_cast<float>(cost));
+        account.verified(kOne, batch, 1 + accepted, {.sum_us = told_cost, .longest_us = told_cost},
+                         now);
+        tokens += 1 + accepted;
         if (const auto told = account.take_price(Group::Drafts)) price = told;
         drafted += taken > 0 ? 1 : 0;
         ++rounds;
@@ -54,6 +62,14 @@ struct Pipeline {
 
 AccountOptions on() {
     return {.controller = Controller::On};
+}
+
+/// Microseconds per token of the next `tokens` tokens with a draft that gains.
+double token_us(Pipeline& pipeline, int tokens) {
+    const Micros begin = pipeline.now;
+    const int before = pipeline.tokens;
+    while (pipeline.tokens < before + tokens) pipeline.round(4, 0.8, 3, 200);
+    return static_cast<double>((pipeline.now - begin).count()) / (pipeline.tokens - before);
 }
 
 }  // namespace
@@ -77,6 +93,60 @@ TEST_CASE("a draft that is never right is switched off") {
     for (int i = 0; i < 256; ++i) pipeline.round(4, 0.8, 0, 400);
     CHECK(pipeline.price->mode == Mode::Off);
     CHECK(pipeline.now < Micros{256 * 1020 * 103 / 100});
+}
+
+TEST_CASE("costs that were reported a hundred times wrong are forgotten within 250 tokens") {
+    for (const float wrong : {100.0F, 0.01F}) {
+        CAPTURE(wrong);
+        Pipeline pipeline{on()};
+        const double usual = (token_us(pipeline, 300), token_us(pipeline, 200));
+        pipeline.reported = wrong;
+        for (int i = 0; i < 20; ++i) pipeline.round(4, 0.8, 3, 200);
+        pipeline.reported = 1.0F;
+        (void)token_us(pipeline, 250);
+        CHECK(token_us(pipeline, 200) < 1.03 * usual);
+    }
+}
+
+TEST_CASE("wrong costs from the first batch on do not keep speculation from gaining") {
+    for (const float wrong : {100.0F, 0.01F}) {
+        CAPTURE(wrong);
+        Pipeline healthy{on()};
+        const double usual = (token_us(healthy, 300), token_us(healthy, 200));
+        Pipeline pipeline{on()};
+        pipeline.reported = wrong;
+        for (int i = 0; i < 4; ++i) pipeline.round(4, 0.8, 3, 200);
+        pipeline.reported = 1.0F;
+        (void)token_us(pipeline, 250);
+        CHECK(token_us(pipeline, 200) < 1.03 * usual);
+    }
+}
+
+TEST_CASE("a machine that becomes slower, or faster again, is followed within 250 tokens") {
+    Pipeline other{on()};
+    other.slower = 5;
+    const double slow = (token_us(other, 300), token_us(other, 200));
+    Pipeline pipeline{on()};
+    const double usual = (token_us(pipeline, 300), token_us(pipeline, 200));
+    pipeline.slower = 5;
+    (void)token_us(pipeline, 250);
+    CHECK(token_us(pipeline, 200) < 1.03 * slow);
+    pipeline.slower = 1;
+    (void)token_us(pipeline, 250);
+    CHECK(token_us(pipeline, 200) < 1.03 * usual);
+}
+
+TEST_CASE("a pause of two seconds, in any round, changes nothing for long") {
+    for (const int at : {0, 2, 3, 4, 50, 51}) {
+        CAPTURE(at);
+        Pipeline healthy{on()};
+        const double usual = (token_us(healthy, 400), token_us(healthy, 200));
+        Pipeline pipeline{on()};
+        for (int i = 0; i < at; ++i) pipeline.round(4, 0.8, 3, 200);
+        pipeline.pause = Micros{2'000'000};
+        (void)token_us(pipeline, 250);
+        CHECK(token_us(pipeline, 200) < 1.03 * usual);
+    }
 }
 
 TEST_CASE("with the controller off everything is allowed and no price is told") {
