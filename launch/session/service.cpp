@@ -103,7 +103,7 @@ bool Service::wait_idle(std::chrono::milliseconds limit) {
 }
 
 ServiceSnapshot Service::snapshot() const {
-    ServiceSnapshot copy = *snapshot_.load();
+    ServiceSnapshot copy = *shown();
     copy.waiting = waiting_;
     return copy;
 }
@@ -314,29 +314,40 @@ void Service::over(const Status& ended) {
     running_ = 0;
     publish();
     if (ended.ok()) return;
-    ServiceSnapshot failed = *snapshot_.load();
+    ServiceSnapshot failed = *shown();
     failed.why = ended.error().what;
-    snapshot_ = std::make_shared<const ServiceSnapshot>(std::move(failed));
+    show(std::move(failed));
 }
 
 void Service::publish() {
-    auto next = std::make_shared<ServiceSnapshot>(totals_);
+    ServiceSnapshot next = totals_;
     const std::vector<LostStage> lost = session_->lost_stages();
     bool essential = false;
     for (const LostStage& stage : lost) {
-        next->why += (next->why.empty() ? "" : ", ") + stage.name;
+        next.why += (next.why.empty() ? "" : ", ") + stage.name;
         essential = essential || stage.essential;
     }
-    next->state = over_           ? ServiceState::Failed
-                  : draining_     ? ServiceState::Draining
-                  : essential     ? ServiceState::Recovering
-                  : !lost.empty() ? ServiceState::Degraded
-                                  : ServiceState::Ok;
-    next->stages = session_->stages();
-    next->running = running_;
-    next->kept = kept_.size();
-    next->heartbeat = Clock::now();
-    snapshot_ = std::shared_ptr<const ServiceSnapshot>{std::move(next)};
+    next.state = over_           ? ServiceState::Failed
+                 : draining_     ? ServiceState::Draining
+                 : essential     ? ServiceState::Recovering
+                 : !lost.empty() ? ServiceState::Degraded
+                                 : ServiceState::Ok;
+    next.stages = session_->stages();
+    next.running = running_;
+    next.kept = kept_.size();
+    next.heartbeat = Clock::now();
+    show(std::move(next));
+}
+
+void Service::show(ServiceSnapshot next) {
+    auto made = std::make_shared<const ServiceSnapshot>(std::move(next));
+    const std::lock_guard lock{snapshot_mutex_};
+    snapshot_.swap(made);  // the old one is freed without the lock
+}
+
+std::shared_ptr<const ServiceSnapshot> Service::shown() const {
+    const std::lock_guard lock{snapshot_mutex_};
+    return snapshot_;
 }
 
 }  // namespace paceline

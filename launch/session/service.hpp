@@ -170,13 +170,16 @@ private:
     void check_deadlines();
     void over(const Status& ended);
     void publish();
+    void show(ServiceSnapshot next);
+    [[nodiscard]] std::shared_ptr<const ServiceSnapshot> shown() const;
 
     ServiceOptions options_;
     std::atomic<std::uint64_t> newest_{0};
     std::atomic<std::size_t> waiting_{0};  // inbox and line
     std::atomic<bool> draining_{false};
     std::atomic<bool> over_{false};
-    std::atomic<std::shared_ptr<const ServiceSnapshot>> snapshot_;
+    mutable std::mutex snapshot_mutex_;  // held for the copy of a pointer
+    std::shared_ptr<const ServiceSnapshot> snapshot_;
 
     std::mutex inbox_mutex_;
     std::vector<Ordered> inbox_;
