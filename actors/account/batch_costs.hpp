@@ -57,7 +57,7 @@ private:
             return points[rows].sum.known() && batches - points[rows].seen <= kForgotten;
         }
     };
-    using Key = std::pair<int, int>;                      // powers of two: requests, context
+    using Key = std::pair<int, int>;  // powers of two: requests, context
 
     [[nodiscard]] static Key key_of(const BatchSize& size);
     [[nodiscard]] const Curve* curve_near(const Key& key) const;

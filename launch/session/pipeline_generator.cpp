@@ -57,7 +57,7 @@ public:
     }
 
 private:
-    static constexpr std::chrono::milliseconds kLook{20};   // at `cancel`, and how far the prompt is
+    static constexpr std::chrono::milliseconds kLook{20};   // at `cancel`, and at the prefill
     static constexpr std::chrono::milliseconds kPause{15};  // a terminal shows no more
 
     /// Gives the text to `sink` as it comes, until the answer is over.
