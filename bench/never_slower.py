@@ -40,7 +40,7 @@ COLUMNS = ["set", "dtype", "temp", "requests", "method", "against", "pairs", "me
 
 
 def interval(ratios):
-    """The widest-but-needed pair of order statistics around the median: 95 % by the binomial distribution."""
+    """The closest order statistics that hold the median with a probability of 95 %: the binomial distribution."""
     ratios = sorted(ratios)
     count = len(ratios)
     outside, left = 0.0, 0

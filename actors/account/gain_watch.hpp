@@ -53,10 +53,11 @@ public:
     static constexpr double kDebtMost = 96.0;      // repaid by 9,600 plain tokens
     static constexpr std::size_t kPlainKept = 11;  // plain rounds that are compared with
     static constexpr double kOutlier = 2.0;        // a longer round counts as so many expected ones
-    static constexpr double kSlower = 1.3;
-    static constexpr double kHadGained = 1.1;
-    static constexpr double kNew = 0.1;     // weight of the newest round with drafts,
-    static constexpr double kDearer = 0.5;  // in what a candidate costs, if it cost more
+    // More than plain rounds vary by themselves, so that noise cancels no debt.
+    static constexpr double kSlower = 1.3;     // plain rounds now over those of before
+    static constexpr double kHadGained = 1.1;  // the rounds with drafts over plain ones now
+    static constexpr double kNew = 0.1;        // weight of the newest round with drafts,
+    static constexpr double kDearer = 0.5;     // in what a candidate costs, if it cost more
 
     struct Options {
         bool enabled = true;  // false: it always drafts

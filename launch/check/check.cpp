@@ -113,13 +113,9 @@ Result<PipelineConfig> config_of(const CheckOptions& options,
 /// What the command line says of the task without a model.
 Result<CheckTask> task_of(const CheckOptions& options) {
     CheckTask task;
-    Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
-                                              ? Result<std::vector<Prompt>>{built_in_prompts()}
-                                              : read_prompts(options.prompts_file);
+    Result<std::vector<Prompt>> prompts = chosen_prompts(options.prompts_file, options.prompts_max);
     if (!prompts) return prompts.error();
     task.prompts = std::move(prompts).value();
-    const auto most = static_cast<std::size_t>(options.prompts_max);
-    if (most > 0 && task.prompts.size() > most) task.prompts.resize(most);
     task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
     task.faults.kills = options.kills;

@@ -89,12 +89,8 @@ Status search(const SearchOptions& options, const Environment& environment) {
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
-    Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
-                                              ? Result{built_in_prompts()}
-                                              : read_prompts(options.prompts_file);
+    Result<std::vector<Prompt>> prompts = chosen_prompts(options.prompts_file, options.first);
     if (!prompts) return prompts.error();
-    if (options.first < static_cast<int>(prompts.value().size()))
-        prompts.value().resize(static_cast<std::size_t>(options.first));
     const Result<std::vector<std::vector<TokenId>>> ids =
         encode_prompts(prompts.value(), file, model.value().tokenizer);
     if (!ids) return ids.error();

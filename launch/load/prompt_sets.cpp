@@ -170,6 +170,15 @@ Result<std::vector<Prompt>> read_prompts(const std::string& path) {
     return parse_prompts(text.value(), path);
 }
 
+Result<std::vector<Prompt>> chosen_prompts(const std::string& path, int most) {
+    Result<std::vector<Prompt>> prompts =
+        path.empty() ? Result<std::vector<Prompt>>{built_in_prompts()} : read_prompts(path);
+    if (!prompts) return prompts.error();
+    const auto count = static_cast<std::size_t>(most);
+    if (most > 0 && prompts.value().size() > count) prompts.value().resize(count);
+    return prompts;
+}
+
 Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Prompt>& prompts,
                                                          const ModelFile& file,
                                                          const Tokenizer& tokenizer) {

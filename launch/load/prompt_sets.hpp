@@ -37,6 +37,10 @@ struct Prompt {
 [[nodiscard]] Result<std::vector<Prompt>> parse_prompts(std::string_view text,
                                                         const std::string& name);
 
+/// The prompts of `path`, or the built-in ones if it is empty; at most `most`, 0: all. Errors:
+/// those of read_prompts().
+[[nodiscard]] Result<std::vector<Prompt>> chosen_prompts(const std::string& path, int most);
+
 /// A prompt as the model reads it: through its chat template where it has one, else as it is.
 /// Errors: those of ChatTemplate::make() and ChatTemplate::render_json(); a conversation without a
 /// chat template, tools without a place in it.

@@ -93,18 +93,19 @@ PlannedMethod fit_of(const Method& method,
 
 /// The measurements that all predictions are fed with: full depth, few rows, one context; all cores
 /// for processes that take turns, one core beside a busy one for those that do not.
-Result<CostTable> quick_costs(const PlanOptions& options, const Planned& planned) {
+Result<CostTable> quick_costs(const PlanOptions& options,
+                              const Planned& planned,
+                              const Environment& environment) {
     CostPlan plan{.rows = {1, 2, 4, 8},
                   .contexts = {256},
                   .depths = {planned.model.file.config().layers},
                   .samples = 3,
                   .sample_seconds = 0.003};
-    std::vector<ModelFile> drafts;
-    if (!options.draft_model.empty()) {
-        Result<ModelFile> draft = ModelFile::open(options.draft_model);
-        if (!draft) return draft.error();
-        drafts.push_back(std::move(draft).value());
-    }
+    std::vector<std::string> paths;
+    if (!options.draft_model.empty()) paths.push_back(options.draft_model);
+    const Result<std::vector<ModelFile>> drafts =
+        open_drafts(paths, options.model, environment, kPlanCommand);
+    if (!drafts) return drafts.error();
     ModelOptions model = options.model;
     model.context = std::max(model.context, 512);
     const auto cores = static_cast<int>(usable_cores(planned.machine, options.model).size());
@@ -115,8 +116,8 @@ Result<CostTable> quick_costs(const PlanOptions& options, const Planned& planned
         plan.threads = {threads};
         plan.neighbours = {neighbours};
         const Result<MeasuredCosts> costs =
-            measure_model(planned.model.file, drafts, planned.parts, model, plan, planned.machine,
-                          [](const std::string&) {});
+            measure_model(planned.model.file, drafts.value(), planned.parts, model, plan,
+                          planned.machine, [](const std::string&) {});
         if (!costs) return costs.error();
         records.insert(records.end(), costs.value().records.begin(), costs.value().records.end());
     }
@@ -164,12 +165,8 @@ std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cor
 }
 
 Result<CheckTask> task_of(const PlanOptions& options, const Planned& planned) {
-    Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
-                                              ? Result<std::vector<Prompt>>{built_in_prompts()}
-                                              : read_prompts(options.prompts_file);
+    Result<std::vector<Prompt>> prompts = chosen_prompts(options.prompts_file, options.prompts);
     if (!prompts) return prompts.error();
-    const auto most = static_cast<std::size_t>(options.prompts);
-    if (prompts.value().size() > most) prompts.value().resize(most);
     CheckTask task;
     task.prompts = std::move(prompts).value();
     task.remarks = false;
@@ -243,7 +240,7 @@ Status plan_methods(const PlanOptions& options, const Environment& environment) 
         record_key(planned.model.file, options.model, options.draft_model, cores.size());
     MethodRecord record = records.read(key);
     const auto begin = std::chrono::steady_clock::now();
-    const Result<CostTable> costs = quick_costs(options, planned);
+    const Result<CostTable> costs = quick_costs(options, planned, environment);
     if (!costs) return costs.error();
     PlanHead head{
         .model = planned.model.file.path(),

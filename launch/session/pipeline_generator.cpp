@@ -11,7 +11,7 @@ namespace {
 class PipelineGenerator final : public Generator {
 public:
     explicit PipelineGenerator(std::unique_ptr<PipelineSession> session)
-        : service_{std::move(session), {.running = 1, .waiting = 0}} {}
+        : service_{std::move(session), {.running = 1, .waiting = 1}} {}
 
     Result<Answer> answer(const TextRequest& wanted,
                           const Tokenizer& tokenizer,

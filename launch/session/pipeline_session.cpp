@@ -126,8 +126,6 @@ public:
         return over_.value_or(Status{});
     }
 
-    [[nodiscard]] LoopThread& thread() { return thread_; }
-
     static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
         const auto plain = static_cast<double>(telemetry.gauge(gauges::kPlainTokenMicros));
         if (plain > 0.0) stats.plain_rate = 1e6 / plain;
@@ -245,10 +243,6 @@ public:
     }
 
     [[nodiscard]] ConductorActor& conductor() { return conductor_; }
-    [[nodiscard]] bool is_over() const {
-        const std::lock_guard lock{door_};
-        return over_.has_value();
-    }
     [[nodiscard]] Position context() const { return plan_.context; }
     [[nodiscard]] int pin_error() const { return supervisor_->pin_error(); }
     [[nodiscard]] const std::string& table() const { return table_; }
@@ -384,9 +378,6 @@ Result<RequestId> PipelineSession::submit(AnswerOrder order) {
 }
 void PipelineSession::cancel(RequestId request) {
     thread_->call([&] { impl_->conductor().cancel(request); });
-}
-void PipelineSession::drain(Micros limit) {
-    thread_->call([&] { impl_->conductor().drain(limit); });
 }
 Status PipelineSession::run() {
     return impl_->run();

@@ -70,8 +70,6 @@ public:
     Result<RequestId> submit(AnswerOrder order);
     /// Ends an answer as if its callback had said Stop.
     void cancel(RequestId request);
-    /// From now on no order is taken; those that are open may finish within `limit`.
-    void drain(Micros limit);
     /// Waits until every answer has ended; returns at once if none is open. The error of a single
     /// answer is passed to its on_end. Errors: the pipeline cannot continue.
     [[nodiscard]] Status run();

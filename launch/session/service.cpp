@@ -17,22 +17,6 @@ Error refused(const char* what) {
 
 }  // namespace
 
-const char* name(ServiceState state) {
-    switch (state) {
-        case ServiceState::Ok:
-            return "ok";
-        case ServiceState::Degraded:
-            return "degraded";
-        case ServiceState::Recovering:
-            return "recovering";
-        case ServiceState::Draining:
-            return "draining";
-        case ServiceState::Failed:
-            break;
-    }
-    return "failed";
-}
-
 Service::Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options)
     : options_{options},
       snapshot_{std::make_shared<const ServiceSnapshot>()},
@@ -48,7 +32,7 @@ Service::~Service() = default;
 // ---- Any thread
 
 Submitted Service::submit(ServiceOrder order) {
-    if (over_) return {SubmitOutcome::Failed, refused("the pipeline has ended")};
+    if (over_) return {SubmitOutcome::Failed, gone()};
     if (draining_)
         return {SubmitOutcome::Draining,
                 refused("no further requests are accepted: shutting down")};
@@ -56,16 +40,14 @@ Submitted Service::submit(ServiceOrder order) {
         if (Status valid = session_->check(order.request); !valid)
             return {SubmitOutcome::Invalid, valid};
     }
-    if (waiting_.fetch_add(1) >= options_.waiting + options_.running) {
-        --waiting_;
-        return {SubmitOutcome::QueueFull,
-                refused("too many requests wait already; try again later")};
-    }
-    Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
     {
         const std::lock_guard lock{idle_mutex_};
+        if (unfinished_ >= options_.running + options_.waiting)
+            return {SubmitOutcome::QueueFull,
+                    refused("too many requests wait already; try again later")};
         ++unfinished_;
     }
+    Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
@@ -104,7 +86,8 @@ bool Service::wait_idle(std::chrono::milliseconds limit) {
 
 ServiceSnapshot Service::snapshot() const {
     ServiceSnapshot copy = *shown();
-    copy.waiting = waiting_;
+    const std::lock_guard lock{idle_mutex_};
+    copy.waiting = unfinished_ - std::min(unfinished_, copy.running);
     return copy;
 }
 
@@ -131,8 +114,7 @@ void Service::take_inbox() {
         const int priority = each.open.order.priority;
         const auto at = open_.emplace(each.id, std::move(each.open)).first;
         if (over_) {
-            --waiting_;
-            finish(at, {.finish = FinishReason::Interrupted}, refused("the pipeline has ended"));
+            finish(at, {.finish = FinishReason::Interrupted}, gone());
             continue;
         }
         line_.add(each.id.value, priority, whole_time_);
@@ -144,7 +126,6 @@ void Service::begin_next() {
     while (running_ < options_.running && !over_) {
         const std::optional<std::uint64_t> next = line_.take();
         if (!next) return;
-        --waiting_;
         begin(AnswerId{*next}, open_.at(AnswerId{*next}));
     }
 }
@@ -167,11 +148,7 @@ void Service::begin(AnswerId id, Open& open) {
     const bool keep = open.order.keep;
     if (!before) make_room();
     open.begun = open.last_token = whole_time_;
-    order.on_token = [this, id](TokenId token) {
-        Go go = Go::On;
-        take(id, token, go);
-        return go;
-    };
+    order.on_token = [this, id](TokenId token) { return take(id, token); };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
         ended(id, stats, status);
     };
@@ -187,18 +164,18 @@ void Service::begin(AnswerId id, Open& open) {
     at->second.request = taken.value();
 }
 
-void Service::take(AnswerId id, TokenId token, Go& go) {
+Go Service::take(AnswerId id, TokenId token) {
     const auto at = open_.find(id);
-    if (at == open_.end()) return;
+    if (at == open_.end()) return Go::Stop;
     Open& open = at->second;
     open.last_token = whole_time_;
     ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
     open.stream->append(token, text ? text->push(token) : std::string{});
-    if (text && text->stopped()) go = Go::Stop;
+    return text && text->stopped() ? Go::Stop : Go::On;
 }
 
-void Service::ended(AnswerId id, AnswerStats stats, const Status& status) {
+void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status) {
     const auto at = open_.find(id);
     if (at == open_.end()) return;
     --running_;
@@ -258,7 +235,7 @@ void Service::stop(AnswerId id, const Status& why) {
     const auto at = open_.find(id);
     if (at == open_.end()) return;
     if (!at->second.request) {
-        if (line_.remove(id.value)) --waiting_;
+        line_.remove(id.value);
         return finish(at, {.finish = FinishReason::Interrupted}, why);
     }
     at->second.why = why;
@@ -306,17 +283,22 @@ void Service::check_deadlines() {
 }
 
 void Service::over(const Status& ended) {
-    over_ = true;
-    const Status why = ended.ok() ? Status{refused("the pipeline has ended")} : ended;
-    take_inbox();
-    while (line_.take()) --waiting_;
-    while (!open_.empty()) finish(open_.begin(), {.finish = FinishReason::Interrupted}, why);
     running_ = 0;
     publish();
-    if (ended.ok()) return;
-    ServiceSnapshot failed = *shown();
-    failed.why = ended.error().what;
-    show(std::move(failed));
+    ServiceSnapshot last = *shown();
+    last.state = ServiceState::Failed;
+    last.why = ended.ok() ? "the pipeline has been shut down" : ended.error().what;
+    show(std::move(last));
+    over_ = true;  // submit() gives the reason that is shown
+    take_inbox();
+    while (!open_.empty()) {
+        line_.remove(open_.begin()->first.value);
+        finish(open_.begin(), {.finish = FinishReason::Interrupted}, gone());
+    }
+}
+
+Error Service::gone() const {
+    return {Errc::PeerGone, shown()->why};
 }
 
 void Service::publish() {
@@ -327,8 +309,7 @@ void Service::publish() {
         next.why += (next.why.empty() ? "" : ", ") + stage.name;
         essential = essential || stage.essential;
     }
-    next.state = over_           ? ServiceState::Failed
-                 : draining_     ? ServiceState::Draining
+    next.state = draining_       ? ServiceState::Draining
                  : essential     ? ServiceState::Recovering
                  : !lost.empty() ? ServiceState::Degraded
                                  : ServiceState::Ok;

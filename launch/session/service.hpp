@@ -79,9 +79,8 @@ enum class ServiceState : std::uint8_t {
     Degraded,    // a stage is lost that decoding does not need: slower
     Recovering,  // one is lost that it needs: answers pause
     Draining,    // nothing more is taken
-    Failed,      // the pipeline cannot continue
+    Failed,      // the pipeline cannot continue, or has been shut down
 };
-[[nodiscard]] const char* name(ServiceState state);
 
 struct ServiceSnapshot {
     ServiceState state = ServiceState::Ok;
@@ -101,8 +100,8 @@ struct ServiceSnapshot {
 };
 
 struct ServiceOptions {
-    std::size_t running = 1;  // as many as the session has contexts
-    std::size_t waiting = 64;
+    std::size_t running = 1;   // as many as the session has contexts
+    std::size_t waiting = 64;  // beside those
 };
 
 class Service {
@@ -158,8 +157,8 @@ private:
     void take_inbox();
     void begin_next();
     void begin(AnswerId id, Open& open);
-    void take(AnswerId id, TokenId token, Go& go);
-    void ended(AnswerId id, AnswerStats stats, const Status& status);
+    Go take(AnswerId id, TokenId token);
+    void ended(AnswerId id, const AnswerStats& stats, const Status& status);
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,
                 const Status& status);
@@ -172,10 +171,10 @@ private:
     void publish();
     void show(ServiceSnapshot next);
     [[nodiscard]] std::shared_ptr<const ServiceSnapshot> shown() const;
+    [[nodiscard]] Error gone() const;  // why the loop has ended
 
     ServiceOptions options_;
     std::atomic<std::uint64_t> newest_{0};
-    std::atomic<std::size_t> waiting_{0};  // inbox and line
     std::atomic<bool> draining_{false};
     std::atomic<bool> over_{false};
     mutable std::mutex snapshot_mutex_;  // held for the copy of a pointer

@@ -37,13 +37,12 @@ public:
         remove(id);
         return id;
     }
-    /// False: it does not wait.
-    bool remove(std::uint64_t id) {
+    /// Nothing happens if it does not wait.
+    void remove(std::uint64_t id) {
         const auto found = places_.find(id);
-        if (found == places_.end()) return false;
+        if (found == places_.end()) return;
         waiting_.erase(found->second);
         places_.erase(found);
-        return true;
     }
     [[nodiscard]] std::size_t size() const { return waiting_.size(); }
 

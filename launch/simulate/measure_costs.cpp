@@ -21,23 +21,6 @@ std::vector<int> numbers_of(const std::string& word) {
     return word.empty() ? std::vector<int>{} : parse_int_list(word);
 }
 
-/// --draft-models.
-Result<std::vector<ModelFile>> drafts_of(const SimulateOptions& options,
-                                         const Environment& environment) {
-    std::vector<ModelFile> drafts;
-    for (const std::string& path : options.measure_drafts) {
-        const Result<std::string> found = find_model(path, environment.hub_cache);
-        if (!found) return found.error();
-        Result<ModelFile> file = ModelFile::open(found.value());
-        if (!file) return file.error();
-        file.value().choose_rope(options.model.context);
-        take_packed_copy(file.value(), options.model, environment, {.bars = bars_on(environment)});
-        print_rounded_types("simulate", file.value(), options.model);
-        drafts.push_back(std::move(file).value());
-    }
-    return drafts;
-}
-
 /// The trained drafts of the target; they borrow from it. Also has `plan` measure the short list of
 /// its trained exits.
 Result<std::vector<DraftPart>> parts_of(const ModelFile& target,
@@ -106,7 +89,8 @@ Status measure_costs_file(const SimulateOptions& given, const Environment& envir
     Result<ModelFile> target = open_model_file(options.model, environment);
     if (!target) return target.error();
     take_packed_copy(target.value(), options.model, environment, {.bars = bars_on(environment)});
-    const Result<std::vector<ModelFile>> drafts = drafts_of(options, environment);
+    const Result<std::vector<ModelFile>> drafts =
+        open_drafts(options.measure_drafts, options.model, environment, "simulate");
     if (!drafts) return drafts.error();
     print_rounded_types("simulate", target.value(), options.model);
     const Result<MeasuredCosts> costs = measure_model(
@@ -117,6 +101,24 @@ Status measure_costs_file(const SimulateOptions& given, const Environment& envir
         fmt::format("Measured by paceline simulate --measure-costs; medians of {}.", plan.samples)};
     remarks.insert(remarks.end(), costs.value().remarks.begin(), costs.value().remarks.end());
     return output.value().write(cost_table_text(costs.value().records, remarks));
+}
+
+Result<std::vector<ModelFile>> open_drafts(const std::vector<std::string>& paths,
+                                           const ModelOptions& model,
+                                           const Environment& environment,
+                                           const char* command) {
+    std::vector<ModelFile> drafts;
+    for (const std::string& path : paths) {
+        const Result<std::string> found = find_model(path, environment.hub_cache);
+        if (!found) return found.error();
+        Result<ModelFile> file = ModelFile::open(found.value());
+        if (!file) return file.error();
+        file.value().choose_rope(model.context);
+        take_packed_copy(file.value(), model, environment, {.bars = bars_on(environment)});
+        print_rounded_types(command, file.value(), model);
+        drafts.push_back(std::move(file).value());
+    }
+    return drafts;
 }
 
 Result<MeasuredCosts> measure_model(const ModelFile& target,

@@ -28,6 +28,13 @@ struct MeasuredCosts {
     std::vector<std::string> remarks = {};  // which model a name in the records is
 };
 
+/// Draft models as commands name them: files, folders, OWNER/NAME. Errors: those of find_model()
+/// and ModelFile::open().
+[[nodiscard]] Result<std::vector<ModelFile>> open_drafts(const std::vector<std::string>& paths,
+                                                         const ModelOptions& model,
+                                                         const Environment& environment,
+                                                         const char* command);
+
 /// Hops, the target, its trained parts and `drafts`; drafts are measured at their own depths.
 /// To be called while this process has no other threads. Errors: those of measure_costs() and of
 /// reading the parts.

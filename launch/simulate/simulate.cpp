@@ -122,13 +122,7 @@ void add_oracle_options(Command& command, SimulateOptions& options) {
 
 Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
     if (options.prompt) return std::vector<Prompt>{{"prompt", *options.prompt}};
-    Result<std::vector<Prompt>> prompts = options.prompts_file.empty()
-                                              ? Result<std::vector<Prompt>>{built_in_prompts()}
-                                              : read_prompts(options.prompts_file);
-    if (!prompts) return prompts.error();
-    const auto most = static_cast<std::size_t>(options.prompts_max);
-    if (most > 0 && prompts.value().size() > most) prompts.value().resize(most);
-    return prompts;
+    return chosen_prompts(options.prompts_file, options.prompts_max);
 }
 
 /// --set and --sweep: a list of settings for each run. Refused here for what needs no model.
