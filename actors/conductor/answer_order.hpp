@@ -5,7 +5,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "actors/decoding/answer.hpp"
 #include "actors/decoding/plain_decoder.hpp"
@@ -17,9 +16,6 @@ namespace paceline {
 
 struct AnswerOrder {
     using OnToken = PlainDecoder::OnToken;
-    /// A further turn of this request: request.text is what is appended to its text, and what the
-    /// stages still hold of it in their KV caches is reused. Nothing: a new request.
-    std::optional<RequestId> continues;
     Request request;
     OnToken on_token;                 // for each committed token, in order
     std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty

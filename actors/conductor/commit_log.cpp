@@ -32,16 +32,6 @@ Result<Attempt> CommitLog::restart(RequestId request) {
     return found->second.attempt;
 }
 
-Result<Attempt> CommitLog::extend(RequestId request, std::vector<TokenId> text) {
-    Result<Attempt> attempt = restart(request);
-    if (!attempt) return attempt;
-    Entry& entry = entries_[request];
-    entry.prompt_tokens = text.size();
-    entry.text = std::move(text);
-    entry.finish = FinishReason::None;
-    return attempt;
-}
-
 void CommitLog::close(RequestId request) {
     entries_.erase(request);
 }

@@ -37,9 +37,6 @@ public:
     /// A new attempt: verdicts of the old one are stale from now on. Errors: BadArgument if
     /// unknown.
     Result<Attempt> restart(RequestId request);
-    /// A new attempt on a text that was given another prompt after its end (a chat's next
-    /// turn): `text` is what counts as prompt now. Errors: BadArgument if unknown.
-    Result<Attempt> extend(RequestId request, std::vector<TokenId> text);
     void close(RequestId request);
 
     /// Precondition: the verdict has passed verdict_checks.hpp.

@@ -111,6 +111,8 @@ bool ConductorActor::is_cancelled(RequestId request, std::uint64_t turn) {
 void ConductorActor::on_control(StageId from, const control::Message& message) {
     if (const auto* wanted = std::get_if<control::BeginWanted>(&message))
         lifecycle_.drafts().wanted(from, *wanted);
+    if (const auto* wanted = std::get_if<control::PagesWanted>(&message))
+        lifecycle_.pages_wanted(*wanted);
 }
 
 void ConductorActor::on_room(StageId to) {

@@ -1,6 +1,7 @@
 // ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the
 // verifier commits, and passes them to the client.
-// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts).
+// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts), PagesWanted (cold, from
+// the first segment).
 // Sends: Begin (cold), Stop.
 //
 // What happens to a request from its submission to its end, also after the loss of a stage, is
@@ -38,10 +39,9 @@ public:
     ConductorActor(const ConductorPlan& plan, int vocab_size, std::int32_t kv_slots);
 
     /// Accepts an order: it runs as soon as the pipeline is complete and the KV caches have room
-    /// for its context beside the running ones, in the order of submission. Call before the loop
+    /// for its text beside the running ones, in the order of submission. Call before the loop
     /// runs, between two runs, or from a callback. Errors: those of validate(Request); BadArgument
-    /// while draining, with too many requests (those not closed count), or if the request that it
-    /// continues is unknown or still open.
+    /// while draining, or with too many requests (those not closed count).
     Result<RequestId> submit(AnswerOrder order);
     /// Ends it as if its callback had said Stop; on_end is called before this returns. Unknown or
     /// ended: nothing happens.
@@ -63,7 +63,7 @@ public:
     void on_peer(StageId peer, PeerChange change) override;
 
     /// Prompt and answer of a request, as passed to the client. Empty if it is unknown. Valid until
-    /// it is continued or closed.
+    /// it is closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
     [[nodiscard]] std::size_t open_requests() const;  // waiting or running
     [[nodiscard]] std::vector<LostStage> lost_stages() const;

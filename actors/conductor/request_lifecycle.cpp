@@ -9,6 +9,11 @@
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
+namespace {
+
+constexpr Micros kPassLimit{2'000'000};
+
+}  // namespace
 
 RequestLifecycle::RequestLifecycle(const ConductorPlan& plan, int vocab_size, std::int32_t kv_slots)
     : verifier_{plan.verifier},
@@ -46,11 +51,26 @@ void RequestLifecycle::begin_waiting() {
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : quarantine_.may_begin(waiting, running)) {
         RequestRecord& record = requests_.at(request);
-        // Later requests wait too, otherwise a large one would never start.
-        if (!requests_.fits(record)) break;
-        begin(request, record);
+        const bool waits = record.preempted && record.ended_before == ends_ &&
+                           !requests_.in_phase(RequestPhase::Running).empty();
+        if (!waits && requests_.fits(request)) {
+            begin(request, record);
+        } else if (!may_pass(record)) {
+            break;
+        }
     }
     show_gauges();
+}
+
+/// Whether later requests may begin before this one, which does not fit: otherwise it would never
+/// start.
+bool RequestLifecycle::may_pass(const RequestRecord& waiting) {
+    if (waiting.preempted) return false;
+    if (!first_waits_ || *first_waits_ > waiting.turn) {
+        first_waits_ = waiting.turn;
+        first_waits_since_ = context_->now();
+    }
+    return context_->now() - first_waits_since_ < kPassLimit;
 }
 
 void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record, StageId to) {
@@ -61,8 +81,11 @@ void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record
 
 void RequestLifecycle::begin(RequestId request, RequestRecord& record) {
     const BeginPayload spec = requests_.begin_of(request, record);
-    const std::int32_t rows = static_cast<std::int32_t>(spec.text.size()) - spec.reuse;
-    if (record.begun) {
+    const auto rows = static_cast<std::int32_t>(spec.text.size());
+    if (first_waits_ == record.turn) first_waits_.reset();
+    if (std::exchange(record.preempted, false)) {
+        context_->trace({.kind = TraceKind::Replay, .request = request, .attempt = record.attempt});
+    } else if (record.begun) {
         ++record.stats.replays;
         context_->count(counters::kReplays);
         context_->trace(
@@ -82,9 +105,6 @@ void RequestLifecycle::begin(RequestId request, RequestRecord& record) {
         if (to.essential) post_begin(request, record, to.id);
     }
     drafts_.post_allowed();
-    // The first segment may reuse less than that, and a Stop may come before all of it is
-    // computed anew: only a verdict proves what the stages hold.
-    record.held = 0;
     record.answered = false;
     progress_.begun(*context_, request, rows);
 }
@@ -116,7 +136,7 @@ void RequestLifecycle::stage_joined(StageId peer) {
 
 void RequestLifecycle::lose_essential(const StageTable::Stage& lost) {
     quarantine_.lost(lost.id);
-    requests_.drop_held();
+    requests_.lose_keys();
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : running) {
         if (requests_.find_running(request) == nullptr) continue;  // another one's on_end ended it
@@ -154,6 +174,24 @@ void RequestLifecycle::to_next_attempt(RequestId request, RequestRecord& record)
     progress_.ended(request);
 }
 
+void RequestLifecycle::pages_wanted(const control::PagesWanted& wanted) {
+    const RequestRecord* record = requests_.find_running(wanted.request);
+    if (record == nullptr || record->attempt != wanted.attempt) return;  // it has made room itself
+    const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
+    if (wanted.running > running.size() || running.size() < 2) return;  // a Stop is on its way
+    preempt(running.back());
+    begin_waiting();
+}
+
+void RequestLifecycle::preempt(RequestId request) {
+    RequestRecord& record = requests_.at(request);
+    ++record.stats.preemptions;
+    context_->count(counters::kPreemptions);
+    record.preempted = !planted(PlantedBug::PreemptionIsLoss);
+    record.ended_before = ends_;
+    to_next_attempt(request, record);
+}
+
 void RequestLifecycle::end_unrecovered(RequestId request) {
     end(request, FinishReason::Interrupted,
         Error{Errc::PeerGone,
@@ -166,7 +204,12 @@ void RequestLifecycle::end_unrecovered(RequestId request) {
 bool RequestLifecycle::committed(RequestRecord& record, const msg::Verdict& verdict) {
     const RequestId request = verdict.route.request;
     AnswerStats& stats = record.stats;
-    if (stats.generated_tokens == 0) stats.prefilled = stats.first_token = context_->now();
+    if (stats.generated_tokens == 0 && stats.first_token == Micros{0}) {
+        stats.prefilled = stats.first_token = context_->now();
+        stats.cached_tokens = verdict.cached;
+        stats.matched_tokens = verdict.matched;
+        stats.prompt_tokens -= verdict.cached;
+    }
     stats.verdicts.add(verdict);
     const bool cleared = verdict.count > 0 && quarantine_.cleared(request);
     progress_.verdict(*context_, request);
@@ -175,8 +218,6 @@ bool RequestLifecycle::committed(RequestRecord& record, const msg::Verdict& verd
     if (record.answered) record.voided = false;
     record.answered = true;
     drafts_.verdict(verdict);
-    // All committed tokens but the last, the new root, have been through the target.
-    record.held = static_cast<std::int32_t>(requests_.log().text(request).size()) - 1;
     return cleared;
 }
 
@@ -186,7 +227,7 @@ void RequestLifecycle::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     if (record == nullptr) return;  // another one's on_end ended it
     if (!record->voided) {
         record->voided = true;
-        record->held = 0;  // a stage that missed a message may lack cached positions
+        requests_.lose_keys();  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, *record);
     }
     const StageTable::Stage* verifier = stages_.find(verifier_);
@@ -215,14 +256,14 @@ void RequestLifecycle::send_stop(RequestId request, Attempt attempt) {
 void RequestLifecycle::end(RequestId request, FinishReason finish, const Status& status) {
     RequestRecord& record = requests_.at(request);
     PACE_CHECK(record.phase != RequestPhase::Ended, "an answer ends twice");
+    if (first_waits_ == record.turn) first_waits_.reset();
     if (record.phase == RequestPhase::Running) {
+        ++ends_;
         if (!planted(PlantedBug::EndUntold)) send_stop(request, record.attempt);
         // Its next turn, if there is one, has the next attempt.
         context_->cancel_before(request, Attempt{record.attempt.value + 1});
     }
     record.phase = RequestPhase::Ended;
-    // Cached tokens beyond those that were passed to the client do not belong to the answer.
-    record.held = std::min(record.held, static_cast<std::int32_t>(record.length));
     quarantine_.forget(request);
     drafts_.ended(request, status.ok() && finish != FinishReason::Interrupted);
     deadlines_.stop(request);

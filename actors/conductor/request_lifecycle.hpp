@@ -4,16 +4,23 @@
 //                pipeline whole, cache has room
 //   [Waiting] ----------------------------------> [Running]
 //       ^  |                                        |   |
-//       |  |       an essential stage is lost, or   |   |
-//       +--+------ no verdict comes: next attempt --+   |
+//       |  |       an essential stage is lost, no   |   |
+//       +--+------ verdict comes, or preempted: ----+   |
+//          |       next attempt                         |
 //          |                                            |
 //          |  no recovery in time,                      |  complete, cancelled, no progress
 //          |  poison, cancelled                         |
 //          v                                            v
-//       [Ended] <---------------------------------------+   on_end; the text stays for a next turn
+//       [Ended] <---------------------------------------+   on_end; the text stays until close()
 //
+// A request begins when its text fits beside those of the running ones: their pages are taken as
+// they grow. When none is free (PagesWanted), the youngest running request is preempted; the oldest
+// never is. A preempted one keeps its place, computes its text again, and begins no sooner than
+// another one has ended. That is no loss: it counts for neither poison nor drafts nor progress.
+// Requests may pass a waiting one that does not fit yet for kPassLimit, but none that was
+// preempted.
 // Each way out of [Running] sends a Stop to all stages, so that their work for the request ends
-// even if a stage has missed the final verdict. Keys and values stay for a next turn.
+// even if a stage has missed the final verdict.
 // The loss of a stage that is not essential (draft, correct) changes no attempt: the stage gets its
 // Begin again when it is back (draft_begins.hpp).
 // A request that was present at `poison_limit` losses in a row without a token committed between
@@ -27,6 +34,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +76,8 @@ public:
 
     void stage_lost(StageId peer);
     void stage_joined(StageId peer);
+    /// From the first segment.
+    void pages_wanted(const control::PagesWanted& wanted);
     void stage_has_room(StageId to) { stops_.flush(*context_, to); }
 
 private:
@@ -77,6 +87,8 @@ private:
     void replay_later(RequestId request, const StageTable::Stage& lost, bool alone);
     void end_poison(RequestId request, const StageTable::Stage& lost);
     void to_next_attempt(RequestId request, RequestRecord& record);
+    void preempt(RequestId request);
+    [[nodiscard]] bool may_pass(const RequestRecord& waiting);
     void give_up_attempt(const ProgressWatch::Overdue& overdue);
     void end_unrecovered(RequestId request);
     void send_stop(RequestId request, Attempt attempt);
@@ -92,6 +104,9 @@ private:
     RecoveryDeadlines deadlines_;
     ProgressTimer progress_;
     StopOutbox stops_;
+    std::uint64_t ends_ = 0;                         // of requests that ran
+    std::optional<std::uint64_t> first_waits_ = {};  // turn of the first one that does not fit
+    Micros first_waits_since_{0};
 };
 
 }  // namespace paceline

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <utility>
 
-#include "actors/protocol/request_state.hpp"
 #include "ipc/base/faults.hpp"
 #include "model/kv_layout.hpp"
 
@@ -14,42 +13,22 @@ std::string name_of(RequestId request) {
     return fmt::format("request {}", request.value);
 }
 
-/// Puts the text of the turn before in front of what is appended to it.
-Status RequestTable::complete_text(AnswerOrder& order) const {
-    if (!order.continues) return {};
-    const auto before = records_.find(*order.continues);
-    if (before == records_.end() || before->second.phase != RequestPhase::Ended) {
-        return Error{Errc::BadArgument,
-                     name_of(*order.continues) + " cannot be continued: it is unknown or not over"};
-    }
-    const std::span<const TokenId> so_far = text(*order.continues);
-    order.request.text.insert(order.request.text.begin(), so_far.begin(), so_far.end());
-    return {};
-}
-
 Result<RequestId> RequestTable::accept(AnswerOrder order) {
-    if (Status complete = complete_text(order); !complete) return complete.error();
     if (order.request.context == 0) order.request.context = context_;
     // Caches have whole pages only.
     const std::int32_t kv_slots = kv_slots_ / kKvPageSlots * kKvPageSlots;
     if (Status valid = validate(order.request, vocab_size_, kv_slots); !valid) return valid.error();
 
-    const RequestId request = order.continues.value_or(RequestId{newest_.value + 1});
-    std::vector<TokenId> text = std::exchange(order.request.text, {});
-    const Result<Attempt> attempt = order.continues ? log_.extend(request, std::move(text))
-                                                    : log_.open(request, std::move(text));
+    const RequestId request{newest_.value + 1};
+    const Result<Attempt> attempt = log_.open(request, std::exchange(order.request.text, {}));
     if (!attempt) return attempt.error();
-    newest_ = std::max(newest_, request);
+    newest_ = request;
     RequestRecord& record = records_[request];
-    // Stages forget old requests, and the cache layout depends on the context.
-    const bool held = record.order.request.context == order.request.context &&
-                      turns_ - record.turn < kReuseTurnsMax;
     record = {.phase = RequestPhase::Waiting,
               .turn = ++turns_,
               .order = std::move(order),
               .attempt = attempt.value(),
-              .length = log_.text(request).size(),
-              .held = held ? record.held : 0};
+              .length = log_.text(request).size()};
     return request;
 }
 
@@ -93,16 +72,18 @@ std::size_t RequestTable::open_count() const {
                       [](const auto& entry) { return entry.second.phase != RequestPhase::Ended; }));
 }
 
-bool RequestTable::fits(const RequestRecord& record) const {
-    std::int32_t pages = pages_for(record.order.request.context);
-    for (const auto& [request, other] : records_) {
-        if (other.phase == RequestPhase::Running) pages += pages_for(other.order.request.context);
-    }
-    return pages <= kv_slots_ / kKvPageSlots;
+/// Of the text as it is, and what it will need soon.
+std::int32_t RequestTable::pages_of(RequestId request, const RequestRecord& record) const {
+    const auto soon = static_cast<Position>(log_.text(request).size()) + kKvPageSlots;
+    return pages_for(std::min(soon, record.order.request.context));
 }
 
-void RequestTable::drop_held() {
-    for (auto& [request, record] : records_) record.held = 0;
+bool RequestTable::fits(RequestId request) const {
+    std::int32_t pages = 0;
+    for (const auto& [id, record] : records_) {
+        if (id == request || record.phase == RequestPhase::Running) pages += pages_of(id, record);
+    }
+    return pages <= kv_slots_ / kKvPageSlots;
 }
 
 BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& record) const {
@@ -114,8 +95,7 @@ BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& reco
                      text.end() - static_cast<std::ptrdiff_t>(forget ? committed : 0));
     const bool keep_count = !forget && !planted(PlantedBug::ReplayForgetsCount);
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
-    // The last token of the text is the root: it is fed with the first batch, so never reused.
-    spec.reuse = std::min(record.held, static_cast<std::int32_t>(spec.text.size()) - 1);
+    spec.cache_generation = cache_generation_;
     spec.acceptance = acceptance_;
     return spec;
 }

@@ -1,12 +1,10 @@
 // RequestTable: the requests of the conductor, with the commit log that has their texts.
 //
-//   accept() --> [Waiting] <--> [Running] --> [Ended] -- accept() of the next turn --> [Waiting]
-//                                                     -- close() --> forgotten
+//   accept() --> [Waiting] <--> [Running] --> [Ended] -- close() --> forgotten
 //
 // The table holds records and answers questions about them; request_lifecycle.hpp changes their
 // phases. The tokens of a request are in the log alone: order.request.text of a record is empty.
-// Ids of requests are never used twice. A further turn of a request has the same id and a higher
-// attempt.
+// Ids of requests are never used twice.
 // References to a record are valid until close() of its request.
 // Bounded by kRequestsMax. Threads: the conductor's loop, or between two runs of it.
 #pragma once
@@ -31,11 +29,12 @@ struct RequestRecord {
     std::uint64_t turn = 0;  // counts all orders: the longest wait, and the order of a timer
     AnswerOrder order{};
     Attempt attempt{};
-    bool begun = false;      // a Begin was sent: the next one is a replay
-    std::size_t length = 0;  // tokens of the log's text that count: none after a Stop
-    std::int32_t held = 0;   // leading positions that the stages hold in their KV caches
-    bool answered = false;   // a verdict of this attempt has come
-    bool voided = false;     // its last attempt was cancelled because verdicts did not come
+    bool begun = false;              // a Begin was sent: the next one is a replay
+    bool preempted = false;          // it waits because pages ran short
+    std::uint64_t ended_before = 0;  // ends of others when it was preempted: it waits for one more
+    std::size_t length = 0;          // tokens of the log's text that count: none after a Stop
+    bool answered = false;           // a verdict of this attempt has come
+    bool voided = false;             // its last attempt was cancelled because verdicts did not come
     AnswerStats stats{};
 };
 
@@ -52,9 +51,8 @@ public:
           acceptance_{acceptance},
           context_{context} {}
 
-    /// Takes an order: a new request, or a further turn of one. Errors: those of validate(Request);
-    /// BadArgument with too many requests (those not closed count), or if the request that the
-    /// order continues is unknown or still open.
+    /// Takes an order. Errors: those of validate(Request); BadArgument with too many requests
+    /// (those not closed count).
     [[nodiscard]] Result<RequestId> accept(AnswerOrder order);
     /// Forgets an ended request. Unknown or open: nothing happens.
     void close(RequestId request);
@@ -66,21 +64,21 @@ public:
 
     [[nodiscard]] std::vector<RequestId> in_phase(RequestPhase phase) const;  // longest first
     [[nodiscard]] std::size_t open_count() const;                             // waiting or running
-    /// Whether the KV caches have room for it beside those that run.
-    [[nodiscard]] bool fits(const RequestRecord& record) const;
-    /// The stages hold nothing of any request in their KV caches any more.
-    void drop_held();
+    /// Whether the KV caches have room for its text, and a page more, beside those that run.
+    [[nodiscard]] bool fits(RequestId request) const;
+    /// A segment has lost keys, or may have: nothing cached before is used by later Begins.
+    void lose_keys() { ++cache_generation_; }
 
     /// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
     [[nodiscard]] BeginPayload begin_of(RequestId request, const RequestRecord& record) const;
     /// Prompt and answer, as passed to the client. Empty if it is unknown. Valid until it is
-    /// continued or closed.
+    /// closed.
     [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
     [[nodiscard]] CommitLog& log() { return log_; }
     [[nodiscard]] const CommitLog& log() const { return log_; }
 
 private:
-    [[nodiscard]] Status complete_text(AnswerOrder& order) const;
+    [[nodiscard]] std::int32_t pages_of(RequestId request, const RequestRecord& record) const;
 
     int vocab_size_;
     std::int32_t kv_slots_;
@@ -90,6 +88,7 @@ private:
     std::map<RequestId, RequestRecord> records_;
     RequestId newest_;
     std::uint64_t turns_ = 0;
+    std::uint32_t cache_generation_ = 0;
 };
 
 }  // namespace paceline

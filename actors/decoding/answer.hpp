@@ -46,8 +46,11 @@ struct AnswerStats {
     // Rows of the prefill: what was not in the KV cache yet; those done if it was cancelled.
     std::int32_t prompt_tokens = 0;
     std::int32_t generated_tokens = 0;  // as given to on_token
-    VerdictTally verdicts{};            // empty where nothing is speculated
-    std::uint32_t replays = 0;          // attempts begun because a stage was lost
+    std::int32_t cached_tokens = 0;     // of the prompt, found in the KV cache
+    std::int32_t matched_tokens = 0;  // it had in common with what was cached, whole blocks or not
+    VerdictTally verdicts{};          // empty where nothing is speculated
+    std::uint32_t replays = 0;        // attempts begun because a stage was lost
+    std::uint32_t preemptions = 0;    // attempts ended because KV pages ran short
     // Times of one clock; 0: the event did not happen.
     Micros begun{0};
     // The logits of the first token were there (in a pipeline as first_token), or the prefill was

@@ -34,6 +34,12 @@ public:
         for (const T& item : items) element(item);
     }
 
+    void text(std::string_view /*field*/, const std::string& text, std::uint32_t bytes_max) {
+        PACE_CHECK(text.size() <= bytes_max, "a request's text is longer than its bound");
+        archive_(static_cast<std::uint32_t>(text.size()));
+        archive_.saveBinary<1>(text.data(), static_cast<std::streamsize>(text.size()));
+    }
+
 private:
     void element(TokenId token) { archive_(token); }
     void element(const std::pair<TokenId, float>& bias) { archive_(bias.first, bias.second); }
@@ -72,6 +78,19 @@ public:
         items.resize(count);
         for (T& item : items) element(item);
     }
+    void text(std::string_view field, std::string& text, std::uint32_t bytes_max) {
+        std::uint32_t bytes = 0;
+        value(field, bytes);
+        if (!error_.empty()) return;
+        if (bytes > bytes_max || bytes > buffer_.left()) {
+            error_ = fmt::format(
+                "request payload: {} claims {} bytes, but {} are left and {} are allowed", field,
+                bytes, buffer_.left(), bytes_max);
+            return;
+        }
+        text.resize(bytes);
+        archive_.loadBinary<1>(text.data(), static_cast<std::streamsize>(bytes));
+    }
     [[nodiscard]] const std::string& error() const { return error_; }
 
 private:
@@ -87,7 +106,8 @@ template <class Archive, class Payload>
 void fields(Archive& archive, Payload& begin) {
     archive.list("text", begin.text, kTextTokensMax);
     archive.value("replayed", begin.replayed);
-    archive.value("reuse", begin.reuse);
+    archive.value("cache_generation", begin.cache_generation);
+    archive.text("cache_salt", begin.cache_salt, kCacheSaltMax);
     auto& sampling = begin.sampling;
     archive.value("temperature", sampling.temperature);
     archive.value("top_k", sampling.top_k);
@@ -112,10 +132,6 @@ Status validate(const BeginPayload& begin, int vocab_size, std::int32_t kv_slots
     const auto length = static_cast<std::int32_t>(begin.text.size());
     if (begin.replayed < 0 || begin.replayed >= length) {
         return request_out_of_range("replayed", std::to_string(begin.replayed),
-                                    fmt::format("0 .. {}", length - 1));
-    }
-    if (begin.reuse < 0 || begin.reuse >= length) {
-        return request_out_of_range("reuse", std::to_string(begin.reuse),
                                     fmt::format("0 .. {}", length - 1));
     }
     if (begin.acceptance > AcceptanceRule::Unverified) {

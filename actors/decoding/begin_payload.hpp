@@ -3,7 +3,6 @@
 // stage.
 //
 //     text   prompt ................. answer so far      replayed: its tokens of the answer
-//            keys and values held                        reuse: tokens held from the turn before
 //
 // decode_begin() treats its input as untrusted: every count is bounded, and checked against the
 // remaining bytes before memory is allocated. Plain values; any thread.
@@ -23,8 +22,8 @@ namespace paceline {
 /// The request, with the whole text: prompt and, on a replay, what was already committed.
 struct BeginPayload : Request {
     std::int32_t replayed = 0;  // trailing tokens of `text` that belong to the answer already
-    std::int32_t reuse = 0;     // leading tokens of `text` whose keys and values the stages may
-                                // still hold from the turn before (same id, attempt before)
+    /// Grows whenever a segment may have lost keys: none that were cached before are used.
+    std::uint32_t cache_generation = 0;
     AcceptanceRule acceptance = AcceptanceRule::Coupled;  // the pipeline's
 
     [[nodiscard]] FinishRule finish_rule() const {

@@ -33,6 +33,11 @@ Status check_room(const Request& request, std::int32_t kv_slots) {
         return request_out_of_range("text", fmt::format("{} tokens", request.text.size()),
                                     fmt::format("at most {}", kTextTokensMax));
     }
+    if (request.cache_salt.size() > kCacheSaltMax) {
+        return request_out_of_range("cache_salt",
+                                    fmt::format("{} bytes", request.cache_salt.size()),
+                                    fmt::format("at most {}", kCacheSaltMax));
+    }
     const auto length = static_cast<std::int32_t>(request.text.size());
     if (request.context < 1 || request.context > kv_slots) {
         return request_out_of_range("context", std::to_string(request.context),

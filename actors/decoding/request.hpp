@@ -2,7 +2,7 @@
 // limits. All layers of the program use this type; those above add fields of their own:
 //
 //     TextRequest    (launch/session)   + stop strings                 one answer as text
-//     AnswerOrder    (conductor)        + callbacks, the turn before   one answer of a pipeline
+//     AnswerOrder    (conductor)        + callbacks                    one answer of a pipeline
 //     BatchParams    (answer_batches)   + max_running, what is kept    many answers on one backend
 //     BeginPayload   (begin_payload)    + what is decoded already      an attempt, at every stage
 //
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "actors/decoding/finish_rule.hpp"
@@ -23,14 +24,17 @@ namespace paceline {
 inline constexpr std::uint32_t kTextTokensMax = 1U << 22;
 inline constexpr std::uint32_t kEndTokensMax = 64;
 inline constexpr std::uint32_t kLogitBiasMax = 1U << 16;
+inline constexpr std::uint32_t kCacheSaltMax = 256;
 
 struct Request {
-    std::vector<TokenId> text = {};  // the prompt, or what is appended to the turn before
+    std::vector<TokenId> text = {};  // the prompt
     SamplingParams sampling = {};
     std::vector<TokenId> end_tokens = {};
     std::int32_t max_tokens = kUnlimitedTokens;  // of the answer, >= 1
     // Tokens that prompt and answer may have together; 0: as many as who decodes it has room for.
     Position context = 0;
+    /// Only requests with the same salt share cached prefixes.
+    std::string cache_salt = {};
 
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {

@@ -30,7 +30,8 @@ DraftText::DraftText(const Request& request)
     : tokens{request.text},
       tree{kTreeNodesMax},
       sampling{request.sampling},
-      context{request.context} {
+      context{request.context},
+      cache_salt{request.cache_salt} {
     tree.plant(tokens.back(), static_cast<Position>(tokens.size()) - 1);
 }
 
@@ -56,7 +57,7 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     : backend_{backend},
       options_{std::move(options)},
       mask_{options_.skip.mask()},
-      pages_{std::make_shared<KvPages>(backend.kv_slots())} {
+      pool_{std::make_shared<DraftPool>(backend.kv_slots())} {
     PACE_CHECK(backend.first_layer() == 0, "a draft model starts at layer 0");
     PACE_CHECK(backend.has_head(options_.head), "a draft model without its head");
     PACE_CHECK(options_.rows_max > 0 && options_.vocab_size > 0, "a draft model of no size");
@@ -78,18 +79,31 @@ DraftModel::~DraftModel() = default;
 
 void DraftModel::open(DraftText& text) {
     const Position positions = std::min<Position>(text.context, backend_.config().context_length);
-    Result<RequestSlots> slots = RequestSlots::make(*pages_, positions);
-    if (!slots) return;
-    text.cache.emplace(DraftText::Cache{.pages = pages_,
-                                        .slots = std::move(slots).value(),
-                                        .positions = positions,
-                                        .read_again = options_.whole_text});
+    text.cache.emplace(DraftText::Cache{
+        .pool = pool_,
+        .slots =
+            RequestSlots::on_demand(pool_->pages, positions, &pool_->prefixes, text.cache_salt),
+        .positions = positions,
+        .read_again = options_.whole_text});
+    const auto root = static_cast<std::size_t>(text.tree.root().position);
+    const auto known = std::find_if(text.tokens.begin(), text.tokens.end(), [this](TokenId token) {
+        return token >= backend_.config().vocab_size;
+    });
+    if (known == text.tokens.end())
+        (void)text.cache->slots.share(std::span{text.tokens}.first(root));
     free_dropped(text);
+}
+
+Result<KvSlot> DraftModel::allocate(DraftText::Cache& cache, Position position) const {
+    Result<KvSlot> slot = cache.slots.allocate(position);
+    while (!slot && pool_->prefixes.evict()) slot = cache.slots.allocate(position);
+    return slot;
 }
 
 bool DraftModel::knows(const DraftText& text) const {
     if (!text.cache) return false;
     const DraftText::Cache& cache = *text.cache;
+    if (cache.short_at == pool_->pages.releases()) return false;
     for (std::size_t i = cache.checked; i < text.tokens.size(); ++i) {
         if (text.tokens[i] >= backend_.config().vocab_size) return false;
     }
@@ -113,6 +127,8 @@ void DraftModel::free_dropped(DraftText& text) const {
         cache.slots.free(freed.position - cache.begin, freed.slot);
     }
     cache.became_text.clear();
+    cache.slots.trim();
+    if (cache.begin == 0) cache.slots.publish(text.tokens);
     std::size_t unknown = text.tokens.size();
     for (; cache.checked < text.tokens.size(); ++cache.checked) {
         if (text.tokens[cache.checked] >= backend_.config().vocab_size) unknown = cache.checked;
@@ -126,7 +142,7 @@ void DraftModel::begin_behind(DraftText& text, std::size_t unknown) const {
     for (const DraftTree::Freed& freed : text.tree.take_freed()) {
         cache.slots.free(freed.position - cache.begin, freed.slot);
     }
-    cache.slots.cut(0);
+    cache.slots.unshare();
     cache.begin = static_cast<Position>(unknown) + 1;
 }
 
@@ -171,8 +187,11 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     }
     while (cache.cached() < root && room() > 0) {
         const Position at = cache.cached() - cache.begin;
-        const Result<KvSlot> slot = cache.slots.allocate(at);
-        PACE_CHECK(slot.ok(), "no slot for a token of the text, whose page was reserved");
+        const Result<KvSlot> slot = allocate(cache, at);
+        if (!slot) {
+            cache.short_at = pool_->pages.releases();
+            return false;
+        }
         cache.slots.commit(slot.value());
         pass_.push_back(
             {.text = text, .position = cache.begin + at, .slot = slot.value(), .allocated = true});
@@ -201,8 +220,7 @@ bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
                     .position = node->position,
                     .slot = node->slot};
         if (row.slot == kNoSlot) {
-            const Result<KvSlot> slot =
-                text.cache->slots.allocate(node->position - text.cache->begin);
+            const Result<KvSlot> slot = allocate(*text.cache, node->position - text.cache->begin);
             if (!slot) {
                 text.tree.close(id);  // the cache is full; its trunk still finds its homes
                 return true;
@@ -329,7 +347,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
     const bool in_order =
         parent != nullptr ? parent->slot != kNoSlot : text.cache->cached() == node->position;
     if (!in_order || text.cache->checked < text.tokens.size()) return false;
-    const Result<KvSlot> slot = text.cache->slots.allocate(node->position - text.cache->begin);
+    const Result<KvSlot> slot = allocate(*text.cache, node->position - text.cache->begin);
     if (!slot) return false;
     backend_.write_kv(slot.value(), bytes);
     text.tree.set_slot(id, slot.value());
@@ -344,7 +362,7 @@ bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes by
         position - cache.begin >= cache.positions) {
         return false;
     }
-    const Result<KvSlot> slot = cache.slots.allocate(position - cache.begin);
+    const Result<KvSlot> slot = allocate(cache, position - cache.begin);
     if (!slot) return false;
     cache.slots.commit(slot.value());
     backend_.write_kv(slot.value(), bytes);

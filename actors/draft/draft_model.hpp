@@ -14,7 +14,8 @@
 // before take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the
 // target does not have are never proposed. After a token that the draft does not know it proposes
 // nothing until enough text has followed, and then reads only the text after that token.
-// Bounded: a request reserves the pages of its context; without them the model does not serve it.
+// Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
+// finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
 #pragma once
 
@@ -47,6 +48,13 @@ struct DraftModelOptions {
     bool whole_text = false;      // rows of committed text run all sub-layers
 };
 
+/// The pages of a draft's cache, and what texts share of them.
+struct DraftPool {
+    explicit DraftPool(std::int32_t kv_slots) : pages{kv_slots} {}
+    KvPages pages;
+    PrefixTree prefixes{pages};
+};
+
 /// One request's text at a draft, and which of it is in the cache. The cache belongs to the
 /// DraftModel.
 struct DraftText {
@@ -56,18 +64,20 @@ struct DraftText {
     DraftTree tree;
     SamplingParams sampling;
     Position context;  // tokens that the text may have
+    std::string cache_salt;
     int draw_top = 0;  // candidates are drawn from so many tokens; 0: the best ones
 
     /// Applies committed tokens to text, tree and cache.
     DraftTreeUpdate follow(std::span<const TokenId> more);
 
     struct Cache {
-        std::shared_ptr<KvPages> pages;  // an abandoned job may outlive the model
+        std::shared_ptr<DraftPool> pool;  // an abandoned job may outlive the model
         RequestSlots slots;
         Position positions;                           // that the slots are for
         Position begin = 0;                           // of the text; what is before it is not known
         bool read_again = false;                      // candidates that became text are read anew
         std::size_t checked = 0;                      // tokens of the text that were looked at
+        std::optional<std::uint64_t> short_at = {};   // KvPages::releases() when none was free
         std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
         std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
         [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
@@ -85,7 +95,6 @@ public:
     DraftModel& operator=(const DraftModel&) = delete;
     ~DraftModel();
 
-    /// Reserves pages of the cache for the text; if there are none, the model does not serve it.
     void open(DraftText& text);
     /// Whether the model can compute candidates after the text's root.
     [[nodiscard]] bool knows(const DraftText& text) const;
@@ -158,7 +167,10 @@ public:
     /// For jobs of their own, which run between passes and write to scratch slots alone.
     [[nodiscard]] Backend& backend() { return backend_; }
     [[nodiscard]] HeadId head() const { return options_.head; }
-    [[nodiscard]] std::int32_t free_pages() const { return pages_->free_pages(); }
+    /// That texts can take; those of cached blocks that none holds are among them.
+    [[nodiscard]] std::int32_t free_pages() const {
+        return pool_->pages.free_pages() + pool_->prefixes.unheld();
+    }
 
 private:
     static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
@@ -185,6 +197,7 @@ private:
         Position length = 0;  // in the cache before it
     };
 
+    [[nodiscard]] Result<KvSlot> allocate(DraftText::Cache& cache, Position position) const;
     void free_dropped(DraftText& text) const;
     void begin_behind(DraftText& text, std::size_t unknown) const;
     void add(const Expansion& expansion);
@@ -212,7 +225,7 @@ private:
     Backend& backend_;
     DraftModelOptions options_;
     SublayerMask mask_;  // of options_.skip
-    std::shared_ptr<KvPages> pages_;
+    std::shared_ptr<DraftPool> pool_;
     bool running_ = false;                       // between prepare() and take()
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_assigned_;

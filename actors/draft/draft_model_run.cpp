@@ -160,7 +160,7 @@ void DraftModel::draw_siblings_of(PassHead& head, std::span<float> logits) {
 // ---- One layer alone
 
 void DraftModel::reserve_scratch(std::int32_t rows) {
-    scratch_slots_.emplace(RequestSlots::make(*pages_, rows).value());
+    scratch_slots_.emplace(RequestSlots::make(pool_->pages, rows).value());
     scratch_assigned_ = allocate_scratch(*scratch_slots_, rows);
 }
 

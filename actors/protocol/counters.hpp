@@ -68,6 +68,14 @@ inline constexpr Counter kChainProposed =
 inline constexpr Counter kChainAccepted = free_counter(31);  // of kChainProposed, committed
 inline constexpr Counter kAutoOffs = free_counter(32);       // how often drafting was turned off
 
+// Of the first segment.
+inline constexpr Counter kCachedRows = free_counter(34);  // rows of prompts found in the cache
+inline constexpr Counter kPrefixesBroken =
+    free_counter(35);  // texts of which the rest is not shared
+
+// Of the conductor.
+inline constexpr Counter kPreemptions = free_counter(33);  // requests whose pages others needed
+
 /// The outcome counter of candidates from `origin`.
 [[nodiscard]] constexpr Counter outcome_of(msg::Origin origin) {
     return static_cast<Counter>(static_cast<std::size_t>(kOutcomeTrunk) +

@@ -8,6 +8,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "ipc/base/limits.hpp"
+#include "model/kv_layout.hpp"
 
 namespace paceline {
 namespace {
@@ -137,6 +138,22 @@ Status check_message(const msg::Proposal& proposal, const MessageLimits& limits)
     return {};
 }
 
+Status check_message(const msg::Prefix& prefix, const MessageLimits& limits) {
+    const std::string name = "a cached prefix";
+    if (prefix.count == 0 || prefix.count > msg::kPrefixPagesMax)
+        return bad(name, "count", prefix.count);
+    const std::int32_t pages = limits.kv_slots / kKvPageSlots;
+    if (prefix.first_block > static_cast<std::uint32_t>(pages) ||
+        prefix.first_block + prefix.count > static_cast<std::uint32_t>(pages)) {
+        return bad(name, "first_block", prefix.first_block);
+    }
+    if (!within(prefix.matched, limits.context + 1)) return bad(name, "matched", prefix.matched);
+    for (const std::int32_t page : std::span{prefix.pages}.first(prefix.count)) {
+        if (!within(page, pages)) return bad(name, "page", page);
+    }
+    return {};
+}
+
 Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
     const std::string name = "a draw";
     if (!within(draw.root_position, limits.context)) {
@@ -242,6 +259,10 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         return bad("a verdict", "depth", verdict.depth);
     }
     if (!within(verdict.base, limits.context)) return bad("a verdict", "base", verdict.base);
+    if (!within(verdict.cached, verdict.base + 1))
+        return bad("a verdict", "cached", verdict.cached);
+    if (!within(verdict.matched, limits.context))
+        return bad("a verdict", "matched", verdict.matched);
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }
 

@@ -6,14 +6,11 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/kv_layout.hpp"
 
 namespace paceline {
 
-RequestState::RequestState(RequestId request,
-                           Attempt attempt,
-                           BeginPayload spec,
-                           TreeRole role,
-                           const RequestState* before)
+RequestState::RequestState(RequestId request, Attempt attempt, BeginPayload spec, TreeRole role)
     : request_{request},
       attempt_{attempt},
       spec_{std::move(spec)},
@@ -24,12 +21,6 @@ RequestState::RequestState(RequestId request,
     text_.reserve(context);
     text_ = spec_.text;
     slots_.reserve(context);
-    if (spec_.reuse > 0) {
-        const auto reuse = static_cast<std::size_t>(spec_.reuse);
-        PACE_CHECK(before != nullptr && before->slots_.size() >= reuse,
-                   "slots reused that are not there");
-        slots_.assign(before->slots_.begin(), before->slots_.begin() + spec_.reuse);
-    }
     tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
 }
 
@@ -39,10 +30,32 @@ bool RequestState::wants(std::span<const msg::BatchRow> rows) const {
     });
 }
 
+Status RequestState::take_prefix(std::size_t first_block,
+                                 std::span<const std::int32_t> pages,
+                                 Position matched) {
+    const std::size_t first = first_block * kKvPageSlots;
+    const std::size_t end = first + pages.size() * kKvPageSlots;
+    if (first != slots_.size() || first != static_cast<std::size_t>(cached_) ||
+        end >= spec_.text.size()) {
+        return Error{Errc::Protocol,
+                     fmt::format("a cached prefix has positions {} to {}, but {} is next and the "
+                                 "text has {}",
+                                 first, end, slots_.size(), spec_.text.size())};
+    }
+    for (const std::int32_t page : pages) {
+        for (KvSlot slot = page * kKvPageSlots; slot < (page + 1) * kKvPageSlots; ++slot)
+            slots_.push_back(slot);
+    }
+    cached_ = static_cast<Position>(end);
+    matched_ = matched;
+    return {};
+}
+
 Status RequestState::take_prefill(Position base, std::span<const msg::BatchRow> rows) {
-    const bool undecided = text_.size() == spec_.text.size() && !tree_.root().sent();
-    if (undecided && base >= 0 && static_cast<std::size_t>(base) < slots_.size()) {
-        slots_.resize(static_cast<std::size_t>(base));
+    if (base != static_cast<Position>(slots_.size())) {
+        return Error{Errc::Protocol,
+                     fmt::format("a prefill part begins at position {}, but {} is next", base,
+                                 slots_.size())};
     }
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const msg::BatchRow& row = rows[i];

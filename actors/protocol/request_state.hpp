@@ -23,20 +23,14 @@
 namespace paceline {
 
 inline constexpr std::size_t kTreeNodesMax = 1024;
-/// Requests that a segment remembers for a next turn: of those that are over, the ones that were
-/// begun longest ago are forgotten first. The conductor counts on half of it (kReuseTurnsMax).
+/// Requests that a segment knows: of those that are over, the ones that were begun longest ago are
+/// forgotten first.
 inline constexpr std::size_t kStatesMax = std::size_t{4} * kRequestsMax;
-inline constexpr std::uint64_t kReuseTurnsMax = std::uint64_t{2} * kRequestsMax;
 
 class RequestState {
 public:
-    /// `spec` must be valid (validate()). `before`: the state of the turn before, whose first
-    /// spec.reuse slots are taken over; nullptr if there is none (then spec.reuse must be 0).
-    RequestState(RequestId request,
-                 Attempt attempt,
-                 BeginPayload spec,
-                 TreeRole role,
-                 const RequestState* before);
+    /// `spec` must be valid (validate()).
+    RequestState(RequestId request, Attempt attempt, BeginPayload spec, TreeRole role);
 
     [[nodiscard]] RequestId request() const { return request_; }
     [[nodiscard]] Attempt attempt() const { return attempt_; }
@@ -57,8 +51,17 @@ public:
     /// All of the text but the root is in the cache (or on its way there).
     [[nodiscard]] bool prefilled() const { return slots_.size() + 1 >= text_.size(); }
 
-    /// A prefill batch goes to the layers: its slots join the table. The first one may start
-    /// below what was to be reused, if the dispatcher could not keep it.
+    /// The first tokens are in the cache already, 32 in each of these pages; before any other row.
+    /// `matched`: tokens that the text has in common with what is cached.
+    /// Errors: Protocol if they do not continue the slots, or are more than the text before its
+    /// root.
+    Status take_prefix(std::size_t first_block,
+                       std::span<const std::int32_t> pages,
+                       Position matched);
+    /// Positions that were cached, and tokens that were matched, when the attempt began.
+    [[nodiscard]] Position cached() const { return cached_; }
+    [[nodiscard]] Position matched() const { return matched_; }
+    /// A prefill batch goes to the layers: its slots join the table.
     /// Errors: Protocol if its rows are not the next committed tokens.
     Status take_prefill(Position base, std::span<const msg::BatchRow> rows);
     /// A verify part arrived from another segment: its rows join the replica of the tree.
@@ -79,6 +82,8 @@ private:
     TokenTree tree_;
     FinishReason finish_ = FinishReason::None;
     bool stopped_ = false;
+    Position cached_ = 0;
+    Position matched_ = 0;
 };
 
 }  // namespace paceline

@@ -8,6 +8,7 @@
 
 #include "actors/segment/batch_scheduler.hpp"
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 
@@ -78,7 +79,6 @@ std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
 bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
     const bool rounds = options_.start == StartRule::Lockstep;
     if (entry.in_flight.size() >= (rounds ? 1 : options_.batches_in_flight_max)) return false;
-    if (entry.blocked) return false;
     if (!entry.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
     return !waits_for_draft(entry) || now >= entry.wait_until;
 }
@@ -90,7 +90,8 @@ bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
 std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micros now) {
     std::vector<SchedulableRequest> found;
     for (auto& [request, entry] : entries_) {
-        if (entry.state->over()) continue;
+        if (entry.state->over() || is_blocked(entry) || waits_for_prefix(entry)) continue;
+        if (!entry.looked_up) look_up(entry);
         SchedulableRequest candidate{.entry = &entry};
         if (!entry.state->prefilled()) {
             const std::size_t left = entry.state->text().size() - 1 - entry.state->slots().size();
@@ -283,8 +284,7 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
     const auto base = static_cast<Position>(entry.state->slots().size());
     const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
                                                     : add_verify(batch, entry, candidate);
-    entry.blocked = rows == 0;
-    if (entry.blocked) return;
+    if (rows == 0) return block(entry);
     batch.parts.push_back(
         {.request = entry.state->request(),
          .attempt = entry.state->attempt(),
@@ -309,9 +309,10 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
-        const Result<KvSlot> slot = entry.slots.allocate(static_cast<Position>(position));
-        PACE_CHECK(slot.ok(), "a committed token finds its reserved slot taken");
+        const Result<KvSlot> slot = allocate(entry, static_cast<Position>(position), {});
+        if (!slot) return static_cast<std::uint32_t>(position - begin);
         entry.slots.commit(slot.value());
+        if (planted(PlantedBug::PrefixUnproven)) publish(entry);
         batch.rows.push_back({.node = TokenTree::kNoNode,
                               .parent = msg::kNoParent,
                               .token = text[position],
@@ -334,8 +335,9 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
         const auto ahead = entry.ahead_rows.find(node.id);
         const bool begun = ahead != entry.ahead_rows.end();
         const Result<KvSlot> slot =
-            begun ? Result<KvSlot>{ahead->second.slot} : entry.slots.allocate(node.position);
-        if (!slot) continue;  // no spare left for a sibling: it waits, and what is below it
+            begun ? Result<KvSlot>{ahead->second.slot}
+                  : allocate(entry, node.position, is_root ? SlotRule{} : candidate_rule());
+        if (!slot) continue;  // it waits, and what is below it
         sent.push_back(node.id);
         batch.rows.push_back(tree.send(node.id, slot.value()));
         if (!begun) continue;
@@ -343,10 +345,7 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
         batch.rows.back().tensor_row = ahead->second.tensor_row;
         entry.ahead_rows.erase(ahead);
     }
-    if (sent.empty()) {
-        PACE_CHECK(!entry.in_flight.empty(), "the root finds no KV slot");
-        return 0;
-    }
+    if (sent.empty()) return 0;
     if (entry.in_flight.empty() && waits_for_draft(entry)) {
         ++entry.silent;
         ++proposals_.waits_expired;

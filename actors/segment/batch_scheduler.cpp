@@ -81,32 +81,38 @@ BatchScheduler::BatchScheduler(DispatchOptions options,
     PACE_CHECK(validate(options).ok(), "dispatch options that were not validated");
 }
 
-Status BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
-    const auto before = entries_.find(state->request());
-    const std::int32_t reuse = state->spec().reuse;
-    if (reuse > 0) {
-        PACE_CHECK(before != entries_.end(), "slots reused of a request that is not here");
-        Entry& entry = before->second;
-        free_ahead_rows(entry);
-        for (const TreeNode& node : entry.state->tree().nodes()) {
-            if (node.sent()) entry.slots.free(node.position, node.slot);
-        }
-        entry.slots.cut(reuse);
-        entry.state = state;
-        restart(entry, now);
-        return {};
+void BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
+    drop(state->request());
+    const BeginPayload& spec = state->spec();
+    if (spec.cache_generation != cache_generation_) {
+        cache_generation_ = spec.cache_generation;
+        if (!planted(PlantedBug::LostKeysTrusted)) prefixes_.clear();
     }
-    if (before != entries_.end()) {
-        entries_.erase(before);  // gives all its slots back
-        if (planted(PlantedBug::SlotsLeakOnReplay)) (void)pages_.take_spare();
-    }
-    Result<RequestSlots> slots = RequestSlots::make(pages_, state->spec().context);
-    while (!slots && evict()) slots = RequestSlots::make(pages_, state->spec().context);
-    if (!slots) return slots.error();
-    const auto made = entries_.emplace(state->request(),
-                                       Entry{.state = state, .slots = std::move(slots).value()});
+    const auto made = entries_.emplace(
+        state->request(), Entry{.state = state,
+                                .slots = RequestSlots::on_demand(
+                                    pages_, spec.context, &prefixes_,
+                                    planted(PlantedBug::SaltIgnored) ? "" : spec.cache_salt)});
     restart(made.first->second, now);
-    return {};
+}
+
+void BatchScheduler::drop(RequestId request) {
+    const auto found = entries_.find(request);
+    if (found == entries_.end()) return;
+    free_ahead_rows(found->second);
+    entries_.erase(found);  // gives all its slots back
+    if (planted(PlantedBug::SlotsLeakOnReplay)) (void)pages_.take();
+}
+
+void BatchScheduler::end(RequestId request) {
+    if (!entries_.contains(request)) return;
+    if (account_ != nullptr) account_->changed(request);
+    drop(request);
+    pages_.note_reclaimable();  // also without pages: the conductor may have preempted it for some
+}
+
+void BatchScheduler::end_all() {
+    while (!entries_.empty()) end(entries_.begin()->first);
 }
 
 /// A new attempt: no batch was sent and no proposal received.
@@ -118,32 +124,11 @@ void BatchScheduler::restart(Entry& entry, Micros now) const {
     entry.decided = now;
     entry.half_until.reset();
     entry.open.reset();
-    entry.blocked = false;
+    entry.blocked_at.reset();
     entry.passed = 0;
     for (auto& proposal : entry.ahead) proposal.reset();
     entry.drawn_ahead.clear();
     if (account_ != nullptr) account_->changed(entry.state->request());
-}
-
-bool BatchScheduler::holds(RequestId request) const {
-    return entries_.contains(request);
-}
-
-bool BatchScheduler::has_room(RequestId request, const BeginPayload& spec) const {
-    if (spec.reuse > 0 && holds(request)) return true;  // it keeps what it has
-    std::int32_t pages = pages_.unreserved_pages();
-    for (const auto& [id, entry] : entries_) {
-        if (id == request || entry.state->over()) pages += entry.slots.pages_held();
-    }
-    return pages >= pages_for(spec.context);
-}
-
-std::int32_t BatchScheduler::pages_in_use() const {
-    std::int32_t pages = pages_.count() - pages_.unreserved_pages();
-    for (const auto& [request, entry] : entries_) {
-        if (entry.state->over()) pages -= entry.slots.pages_held();
-    }
-    return pages;
 }
 
 void BatchScheduler::draft_changed(bool present) {
@@ -152,14 +137,6 @@ void BatchScheduler::draft_changed(bool present) {
         entry.silent = 0;
         if (!present) entry.half_until.reset();
     }
-}
-
-bool BatchScheduler::evict() {
-    const auto oldest = std::find_if(entries_.begin(), entries_.end(),
-                                     [](const auto& entry) { return entry.second.state->over(); });
-    if (oldest == entries_.end()) return false;
-    entries_.erase(oldest);
-    return true;
 }
 
 // ---- Proposals
@@ -273,12 +250,15 @@ void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int1
 
 Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros now) {
     const auto found = entries_.find(request);
-    // A late verdict on a request that was stopped, whose pages serve another by now.
+    // A late verdict on a request that was stopped.
     if (found == entries_.end()) return {};
     Entry& entry = found->second;
     free_ahead_rows(entry);
     for (const TreeNode& node : step.committed) entry.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) entry.slots.free(node.position, node.slot);
+    entry.slots.trim();
+    entry.proven = true;
+    publish(entry);
     const TokenTree& tree = entry.state->tree();
     std::erase_if(entry.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
@@ -288,10 +268,10 @@ Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros
     entry.decided = now;
     entry.half_until.reset();
     entry.open.reset();
-    entry.blocked = false;
+    entry.blocked_at.reset();
     if (account_ != nullptr) account_->judged(step.judged, draws(entry));
     if (entry.state->over()) {
-        if (account_ != nullptr) account_->changed(request);
+        end(request);
         return {};
     }
     Outcome outcome{.prepared = step.prepared, .origin = tree.root().origin};
@@ -314,7 +294,7 @@ std::optional<KvSlot> BatchScheduler::allocate_ahead(RequestId request, NodeId n
     const TreeNode* named = entry.state->tree().find(node);
     PACE_CHECK(named != nullptr && !named->sent() && !entry.ahead_rows.contains(node),
                "a node is computed ahead that is not in the tree, or computed already");
-    const Result<KvSlot> slot = entry.slots.allocate(named->position);
+    const Result<KvSlot> slot = allocate(entry, named->position, candidate_rule());
     if (!slot) return std::nullopt;
     entry.ahead_rows[node] = {.position = named->position, .slot = slot.value()};
     return slot.value();
@@ -390,7 +370,7 @@ std::optional<Micros> BatchScheduler::due() const {
         if (!soonest || when < *soonest) soonest = when;
     };
     for (const auto& [request, entry] : entries_) {
-        if (entry.state->over() || !entry.state->prefilled()) continue;
+        if (entry.state->over() || !entry.state->prefilled() || is_blocked(entry)) continue;
         if (entry.half_until) at(*entry.half_until);
         if (entry.in_flight.empty() && waits_for_draft(entry)) at(entry.wait_until);
     }

@@ -10,9 +10,11 @@
 //                                                  |        (several in flight)      |
 //                                                  +-------- verdict ----------------+
 //                                                  |
-//                                                  +-- it ends the answer, or Stop --> [Over]
+//                                                  +-- it ends the answer, or end() --> forgotten
 //
-// [Over] keeps the committed slots for a next turn, until others need the pages.
+// Whole blocks of a text whose keys all segments have (a verdict says so) can be shared by texts
+// that begin with the same tokens (prefix_tree.hpp): a request looks for its prefix when its first
+// rows are due. If another one is computing the same prefix at that moment, it waits for it.
 //
 // When the first segment is free it takes the rows that were not sent yet (BatchShape selects
 // them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
@@ -24,6 +26,10 @@
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
 // beyond the token limit or the context. With an account (actors/account) a batch takes the
 // candidates that pay, and in a plain turn none.
+// Pages of the KV cache are taken as texts grow. When they run short, candidates find none first,
+// so that each running request can still take one for its text; then cached blocks that no request
+// holds go; then take_shortage() names a request that cannot continue, until the conductor has
+// preempted another or it.
 // No I/O and no clock: all input comes by calls. Not thread-safe.
 #pragma once
 
@@ -34,6 +40,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/account/speculation_account.hpp"
@@ -113,16 +120,11 @@ public:
                    std::int32_t kv_slots,
                    SpeculationAccount* account = nullptr);
 
-    /// Errors: OutOfMemory when the cache cannot hold the request's context beside the others.
-    /// With spec().reuse the slots of that many positions stay from the attempt before.
-    Status begin(const std::shared_ptr<RequestState>& state, Micros now);
-    /// Whether the slots of a request are still kept: those of requests that are over are freed,
-    /// the oldest first, when others need their pages.
-    [[nodiscard]] bool holds(RequestId request) const;
+    void begin(const std::shared_ptr<RequestState>& state, Micros now);
+    /// It was stopped. Unknown: nothing happens.
+    void end(RequestId request);
+    void end_all();
 
-    /// Whether begin() of this request would find its pages, those of requests that are over
-    /// included.
-    [[nodiscard]] bool has_room(RequestId request, const BeginPayload& spec) const;
     /// Whether there is a draft to wait for. There is one at the start, unless `start` says that
     /// no proposal is waited for.
     void draft_changed(bool present);
@@ -144,9 +146,10 @@ public:
     [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) override {
         return RequestSlots::make(pages_, count);
     }
-    /// Pages of the KV cache that running requests and scratch slots hold. Pages that ended
-    /// requests keep for a next turn are not counted: they are freed when room is needed.
+    /// Pages of the KV cache that running requests and scratch slots hold. Those of cached blocks
+    /// that no request holds are not counted: they are freed when room is needed.
     [[nodiscard]] std::int32_t pages_in_use() const;
+    [[nodiscard]] std::int32_t pages_cached() const { return prefixes_.unheld(); }
     /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed
     /// the new root.
     Outcome follow(RequestId request, const TreeUpdate& step, Micros now);
@@ -158,6 +161,28 @@ public:
     /// now. The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds
     /// prefill parts to their states.
     [[nodiscard]] std::optional<msg::Batch> next_batch(Micros now);
+    /// A request whose text cannot grow because no page is free. Named once, and again when pages
+    /// have become free since and were not enough.
+    struct Shortage {
+        RequestId request;
+        Attempt attempt;
+        std::uint32_t running = 0;  // requests that have pages
+    };
+    [[nodiscard]] std::optional<Shortage> take_shortage();
+    /// What was found of the texts that went into a batch for the first time since the last call;
+    /// never empty. The other segments need it before that batch.
+    struct CachedPrefix {
+        RequestId request;
+        Attempt attempt;
+        std::vector<std::int32_t> pages;
+        Position matched = 0;  // tokens that it has in common with what is cached
+    };
+    [[nodiscard]] std::vector<CachedPrefix> take_prefixes() {
+        return std::exchange(found_prefixes_, {});
+    }
+    /// Texts of which a row in a spare slot, or a block that was cached already, ended what can be
+    /// shared, since the last call.
+    [[nodiscard]] std::uint64_t take_prefixes_broken() { return std::exchange(broken_, 0); }
     /// The open outcomes of roots that went into a batch since the last call.
     [[nodiscard]] std::vector<Outcome> take_resolved();
     /// When a batch (or halfway()) will be due even if nothing else happens.
@@ -197,9 +222,14 @@ private:
         Micros wait_until{0};                   // for the draft's proposal before a batch
         std::optional<Micros> half_until = {};  // for its Halfway, while a batch is held for it
         std::optional<Outcome> open = {};       // of the current root, until it is sent
-        bool blocked = false;      // found no slot for any further row: until the next verdict
+        // KvPages::releases() when no further row found a slot: blocked until it changes, or a
+        // verdict comes.
+        std::optional<std::uint64_t> blocked_at = {};
         std::uint64_t passed = 0;  // batches in a row that had no room for it
         std::uint64_t served = 0;  // the batch that it was last part of
+        bool looked_up = false;    // its prefix, in the cache
+        bool proven = false;       // a verdict came: all segments have the keys of its prompt
+        std::optional<RequestId> leader = {};  // computes the same prefix: waited for
         // The newest proposals for roots that are still to come, by source.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
         std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
@@ -215,7 +245,16 @@ private:
         [[nodiscard]] bool prefills() const { return nodes.empty(); }
     };
 
-    bool evict();
+    [[nodiscard]] Result<KvSlot> allocate(Entry& entry, Position position, SlotRule rule);
+    [[nodiscard]] SlotRule candidate_rule() const;
+    [[nodiscard]] std::uint32_t running() const;
+    [[nodiscard]] bool is_blocked(const Entry& entry) const;
+    void block(Entry& entry);
+    void drop(RequestId request);
+    void publish(Entry& entry);
+    [[nodiscard]] bool waits_for_prefix(Entry& entry);
+    [[nodiscard]] std::optional<RequestId> leader_of(const Entry& entry) const;
+    void look_up(Entry& entry);
     static void free_ahead_rows(Entry& entry);
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
@@ -249,10 +288,16 @@ private:
     DispatchOptions options_;
     SpeculationAccount* account_;
     KvPages pages_;
+    PrefixTree prefixes_{pages_};
+    std::uint32_t cache_generation_ = 0;
+    std::vector<CachedPrefix> found_prefixes_;
+    std::uint64_t broken_ = 0;
     std::map<RequestId, Entry> entries_;
     std::uint64_t batches_ = 0;
     bool draft_present_ = true;
     std::vector<Outcome> resolved_;
+    std::optional<Shortage> shortage_;
+    std::optional<std::uint64_t> shortage_at_;  // KvPages::releases() of the last one
     ProposalTally proposals_;
 };
 

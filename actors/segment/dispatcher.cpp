@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "actors/protocol/counters.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
 namespace {
@@ -22,6 +23,7 @@ Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32
       holds_runs_back_{plan.holds_runs_back},
       drafts_{plan.drafts},
       exits_{plan.exits},
+      next_{plan.next},
       account_{plan.account},
       scheduler_{with_draft(plan.options, plan.draft), kv_slots,
                  plan.account.controller == Controller::Off ? nullptr : &account_} {}
@@ -91,8 +93,8 @@ void Dispatcher::send_prices(const msg::Route& about) {
     send(SpeculationAccount::Group::Exits, exits_, own_exit_);
 }
 
-Status Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
-    return scheduler_.begin(state, host_.context->now());
+void Dispatcher::begin(const std::shared_ptr<RequestState>& state) {
+    scheduler_.begin(state, host_.context->now());
 }
 
 /// Counts which of the sent candidates a verdict accepted.
@@ -121,9 +123,34 @@ void Dispatcher::count(const Outcome& outcome) const {
 
 // ---- Batches
 
+/// On the channel of the batches, so that every segment has it before the first one.
+void Dispatcher::send_prefix(const BatchScheduler::CachedPrefix& prefix) {
+    host_.context->count(counters::kCachedRows, prefix.pages.size() * kKvPageSlots);
+    if (!next_) return;
+    for (std::size_t first = 0; first < prefix.pages.size(); first += msg::kPrefixPagesMax) {
+        const auto pages = std::span{prefix.pages}.subspan(first);
+        const auto count = std::min<std::size_t>(pages.size(), msg::kPrefixPagesMax);
+        msg::Prefix message{};
+        message.route = {
+            .request = prefix.request, .attempt = prefix.attempt, .epoch = host_.context->epoch()};
+        message.first_block = static_cast<std::uint32_t>(first);
+        message.count = static_cast<std::uint32_t>(count);
+        message.matched = prefix.matched;
+        std::copy_n(pages.begin(), count, message.pages.begin());
+        host_.outbox->send<Dispatcher>(*next_, message);
+    }
+}
+
 std::optional<msg::Batch> Dispatcher::form_batch() {
     std::optional<msg::Batch> batch = scheduler_.next_batch(host_.context->now());
     for (const Outcome& outcome : scheduler_.take_resolved()) count(outcome);
+    for (const BatchScheduler::CachedPrefix& prefix : scheduler_.take_prefixes())
+        send_prefix(prefix);
+    host_.context->count(counters::kPrefixesBroken, scheduler_.take_prefixes_broken());
+    if (const auto shortage = scheduler_.take_shortage()) {
+        host_.context->post(kConductor, control::PagesWanted{shortage->request, shortage->attempt,
+                                                             shortage->running});
+    }
     if (batch) {
         const msg::BatchPart& part = batch->parts.front();
         send_prices({.request = part.request, .attempt = part.attempt, .epoch = {}});

@@ -1,7 +1,8 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
 // Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).
-// Emits: Price, to draft, correct and exits. Its batches are no messages: they are the parts of the
-// next run of its own segment, which passes them on.
+// Emits: Price, to draft, correct and exits; Prefix, to the next segment; PagesWanted (cold), to
+// the conductor. Its batches are no messages: they are the parts of the next run of its own
+// segment, which passes them on.
 //
 //     next_parts()      the batch that the scheduler (batch_scheduler.hpp) forms from requests and
 //                       proposals
@@ -41,12 +42,13 @@ struct DispatcherPlan {
     AccountOptions account = {};
     std::vector<StageId> drafts = {};  // draft and correct: they get prices
     std::vector<StageId> exits = {};   // likewise, those of other segments
+    std::optional<StageId> next = {};  // the segment behind this one
 };
 
 class Dispatcher {
 public:
     using Handles = Kinds<msg::Proposal, msg::Draw>;
-    using Emits = Kinds<msg::Price>;
+    using Emits = Kinds<msg::Price, msg::Prefix>;
 
     /// Borrows the host.
     Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32_t kv_slots);
@@ -63,7 +65,7 @@ public:
     [[nodiscard]] const SpeculationAccount& account() const { return account_; }
 
     /// BatchScheduler::begin().
-    Status begin(const std::shared_ptr<RequestState>& state);
+    void begin(const std::shared_ptr<RequestState>& state);
 
     /// Empty if no batch can start now.
     [[nodiscard]] std::vector<WaitingPart> next_parts();
@@ -85,6 +87,7 @@ public:
 private:
     [[nodiscard]] std::optional<msg::Batch> form_batch();
     void send_prices(const msg::Route& about);
+    void send_prefix(const BatchScheduler::CachedPrefix& prefix);
     [[nodiscard]] bool next_batch_follows(const SegmentRun& run, const RunPart& part) const;
     void count(const RequestState& state, const TreeUpdate& step, const Outcome& outcome) const;
     void count(const Outcome& outcome) const;
@@ -94,6 +97,7 @@ private:
     bool holds_runs_back_;
     std::vector<StageId> drafts_;
     std::vector<StageId> exits_;
+    std::optional<StageId> next_;
     std::function<void(const msg::Price&)> own_exit_;
     std::uint32_t prices_ = 0;
     SpeculationAccount account_;

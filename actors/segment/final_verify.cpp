@@ -81,6 +81,8 @@ msg::Verdict FinalVerify::announce(const VerifyPart& verified,
         make_verdict(route, part.part.batch, static_cast<Position>(verified.committed.size()),
                      verified.rows, verified.result);
     verdict.cost = cost;
+    verdict.cached = part.state->cached();
+    verdict.matched = part.state->matched();
     fault_point(FaultPoint::VerdictMade);
     send(verdict);
     return verdict;

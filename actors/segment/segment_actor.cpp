@@ -94,6 +94,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
 /// next Begin only after this stage was told that the peer has joined.
 Status SegmentActor::drop_cancelled() {
     host_.requests.stop_all();
+    roles_.all_ended();
     runner_.cancel();
     if (roles_.dispatcher) roles_.dispatcher->drop_work();
     intake_.drop_cancelled();
@@ -112,21 +113,15 @@ Status SegmentActor::begin(const control::Begin& begin) {
     Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
     BeginPayload& spec = decoded.value();
-    // The dispatcher decides what is reused: it may have given the slots to another request. The
-    // other segments learn it from the place where the first batch starts.
-    const BatchScheduler* batches = scheduler();
-    if (batches != nullptr && !batches->holds(begin.request)) spec.reuse = 0;
     if (Status valid = validate(spec, backend_.config().vocab_size, backend_.kv_slots()); !valid) {
         return valid;
     }
-    const bool has_room = batches == nullptr || batches->has_room(begin.request, spec);
-    if (host_.requests.must_wait(begin.request, spec, has_room)) {
+    if (host_.requests.must_wait(begin.request)) {
         waiting_begins_.insert_or_assign(begin.request, begin);
         return {};
     }
     waiting_begins_.erase(begin.request);
-    Status reusable = host_.requests.check_reuse(begin.request, spec);
-    return reusable.ok() ? open(begin, std::move(spec)) : reusable;
+    return open(begin, std::move(spec));
 }
 
 Status SegmentActor::begin_waiting() {
@@ -141,7 +136,7 @@ Status SegmentActor::open(const control::Begin& begin, BeginPayload spec) {
     const TreeRole role = roles_.dispatcher ? TreeRole::Names : TreeRole::Follows;
     const auto made = host_.requests.make(begin, std::move(spec), role);
     if (!made) return made.error();
-    if (Status begun = roles_.begin(made.value()); !begun) return begun;
+    roles_.begin(made.value());
     host_.requests.add(made.value());
     runner_.cancel_if_stale();
     host_.inbox.attempts.begun(begin.request, begin.attempt);
@@ -195,9 +190,33 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     const auto state = host_.requests.latest(route.request);
     if (!state) return {};
     state->stop();
+    roles_.ended(*state);
     runner_.cancel_if_stale();
     show_gauges();
     host_.report(begin_waiting());
+    return {};
+}
+
+/// The pages are the dispatcher's choice: every segment takes the same ones, before the first rows
+/// of the attempt, which come after this message.
+Status SegmentActor::handle(StageId from, const msg::Prefix& prefix) {
+    if (from != plan_.previous) {
+        return Error{Errc::Protocol,
+                     fmt::format("a cached prefix from stage {}, which is not the segment before",
+                                 from.value)};
+    }
+    if (Status checked = check_message(prefix, host_.limits); !checked) return checked;
+    const Result<Age> age = host_.inbox.admit(from, prefix);
+    if (!age) return age.error();
+    const auto state = host_.requests.find(prefix.route.request, prefix.route.attempt);
+    if (age.value() != Age::Current || !state) return {};
+    const auto pages = std::span{prefix.pages}.first(prefix.count);
+    if (Status taken = state->take_prefix(prefix.first_block, pages, prefix.matched); !taken)
+        return taken;
+    if (!plan_.next) return {};
+    msg::Prefix next = prefix;
+    next.route.epoch = host_.context->epoch();
+    host_.outbox->send<SegmentActor>(*plan_.next, next);
     return {};
 }
 

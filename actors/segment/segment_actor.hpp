@@ -6,8 +6,8 @@
 //     BatchOutlet     runs on their way to the next segment
 //     SegmentRoles    what a first, a last, an exit's segment and others do beside
 //
-// Handles: Begin, Verdict (from the last segment), Stop.   Emits: none; its parts and roles what
-// they declare.
+// Handles: Begin, Verdict (from the last segment), Stop, Prefix (from the segment before).
+// Emits: Prefix, to the next segment; its parts and roles what they declare.
 //
 // What goes through the layers comes in batches of parts, a part per request; the parts wait in a
 // queue (segment_queue.hpp), and a run takes as many as fit:
@@ -55,8 +55,8 @@ namespace paceline {
 
 class SegmentActor final : public Actor {
 public:
-    using Handles = Kinds<msg::Verdict, msg::Stop>;
-    using Emits = Kinds<>;
+    using Handles = Kinds<msg::Verdict, msg::Stop, msg::Prefix>;
+    using Emits = Kinds<msg::Prefix>;
 
     /// The backend is borrowed; it holds this segment's layers (and the head, if it is the last).
     SegmentActor(SegmentPlan plan, Backend& backend);
@@ -71,6 +71,7 @@ public:
 
     Status handle(StageId from, const msg::Verdict& verdict);
     Status handle(StageId from, const msg::Stop& stop);
+    Status handle(StageId from, const msg::Prefix& prefix);
 
     /// The first segment's scheduler, for tests; nullptr elsewhere.
     [[nodiscard]] const BatchScheduler* scheduler() const {

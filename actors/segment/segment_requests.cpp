@@ -29,43 +29,17 @@ std::size_t SegmentRequests::running() const {
         states_.begin(), states_.end(), [](const auto& entry) { return !entry.second->over(); }));
 }
 
-bool SegmentRequests::must_wait(RequestId id, const BeginPayload& spec, bool has_room) const {
-    const auto before = states_.find(id);
-    const bool known = before != states_.end();
-    if (known && before->second->slots().size() < static_cast<std::size_t>(spec.reuse)) {
-        return true;
-    }
-    const auto others = [&](bool over) {
-        return std::any_of(states_.begin(), states_.end(), [&](const auto& entry) {
-            return entry.first != id && entry.second->over() == over;
-        });
-    };
-    if (!others(false)) return false;  // no request is left that could end
-    if (!known && states_.size() >= kStatesMax && !others(true)) return true;
-    return !has_room;
-}
-
-Status SegmentRequests::check_reuse(RequestId id, const BeginPayload& spec) const {
-    if (spec.reuse == 0) return {};
-    const StatePtr held = latest(id);
-    const bool here =
-        held && held->spec().context == spec.context &&
-        std::equal(spec.text.begin(), spec.text.begin() + spec.reuse, held->text().begin());
-    if (here) return {};
-    return Error{Errc::Protocol,
-                 fmt::format("request {} reuses {} positions that this stage does not hold",
-                             id.value, spec.reuse)};
+bool SegmentRequests::must_wait(RequestId id) const {
+    return !states_.contains(id) && states_.size() >= kStatesMax && running() == states_.size();
 }
 
 Result<SegmentRequests::StatePtr> SegmentRequests::make(const control::Begin& begin,
                                                         BeginPayload spec,
                                                         TreeRole role) {
-    const StatePtr before = latest(begin.request);
-    if (!before && states_.size() >= kStatesMax && !forget_oldest()) {
+    if (latest(begin.request) == nullptr && states_.size() >= kStatesMax && !forget_oldest()) {
         return Error{Errc::OutOfMemory, fmt::format("more than {} requests at once", kStatesMax)};
     }
-    return std::make_shared<RequestState>(begin.request, begin.attempt, std::move(spec), role,
-                                          before.get());
+    return std::make_shared<RequestState>(begin.request, begin.attempt, std::move(spec), role);
 }
 
 void SegmentRequests::add(const StatePtr& state) {

@@ -1,7 +1,7 @@
 // SegmentRequests: the requests that a segment knows, by id, each with its latest attempt.
 //
-// A request is kept after its end, for a next turn; beyond kStatesMax requests the one that is over
-// and was begun longest ago is forgotten.
+// A request is known after its end, so that what is still on its way is seen to be stale; beyond
+// kStatesMax requests the one that is over and was begun longest ago is forgotten.
 // Owner: the segment. Threads: the actor's loop.
 #pragma once
 
@@ -30,12 +30,9 @@ public:
     /// Requests that are not over.
     [[nodiscard]] std::size_t running() const;
 
-    /// Whether a Begin has overtaken a message that must be handled first: a verdict of the turn
-    /// before, or the end (a verdict or a Stop) of another request whose KV slots it needs.
-    /// `has_room`: its KV slots are free.
-    [[nodiscard]] bool must_wait(RequestId id, const BeginPayload& spec, bool has_room) const;
-    /// Errors: Protocol if it reuses positions that this segment does not hold.
-    [[nodiscard]] Status check_reuse(RequestId id, const BeginPayload& spec) const;
+    /// Whether a Begin has overtaken a message that must be handled first: the end (a verdict or a
+    /// Stop) of another request whose place it needs.
+    [[nodiscard]] bool must_wait(RequestId id) const;
 
     /// The state of a new attempt, which is not known before add(). Errors: OutOfMemory.
     [[nodiscard]] Result<StatePtr> make(const control::Begin& begin,

@@ -20,7 +20,8 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
                                        .free_candidates = plan.free_candidates,
                                        .random_seed = plan.dispatch.random_decisions},
                            .drafts = plan.speculative,
-                           .exits = plan.priced_exits},
+                           .exits = plan.priced_exits,
+                           .next = plan.next},
             backend.kv_slots());
         host.inbox.attach(*dispatcher);
     }
@@ -59,12 +60,17 @@ void SegmentRoles::start(StageContext& context) {
     if (self_draft) self_draft->start(context);
 }
 
-Status SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
-    if (dispatcher) {
-        if (Status placed = dispatcher->begin(state); !placed) return placed;
-    }
+void SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
+    if (dispatcher) dispatcher->begin(state);
     if (self_draft) self_draft->begin(state);
-    return {};
+}
+
+void SegmentRoles::ended(const RequestState& state) {
+    if (dispatcher) dispatcher->scheduler().end(state.request());
+}
+
+void SegmentRoles::all_ended() {
+    if (dispatcher) dispatcher->scheduler().end_all();
 }
 
 void SegmentRoles::follow(RequestState& state,

@@ -32,8 +32,11 @@ struct SegmentRoles {
     SegmentRoles& operator=(const SegmentRoles&) = delete;
 
     void start(StageContext& context);
-    /// An attempt begins. Errors: as Dispatcher::begin().
-    Status begin(const std::shared_ptr<RequestState>& state);
+    /// An attempt begins.
+    void begin(const std::shared_ptr<RequestState>& state);
+    /// It was stopped, or all of them are.
+    void ended(const RequestState& state);
+    void all_ended();
     /// A verdict was applied to the state: `step` is what it did.
     void follow(RequestState& state, const msg::Verdict& verdict, const TreeUpdate& step);
     /// The run's rows are built. Errors: as FinalVerify::prepare().

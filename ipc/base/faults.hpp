@@ -87,6 +87,12 @@ enum class PlantedBug : std::uint8_t {
     SlotsLeakOnReplay,
     TensorLeakOnStale,
     OutboxForgotten,
+    // Shared prefixes and preemption.
+    LostKeysTrusted,       // blocks that were cached before a segment was lost are used
+    PrefixUnproven,        // blocks are shared before their rows have gone through all segments
+    PrefixCountForgotten,  // a request does not hold the blocks that it begins with
+    SaltIgnored,           // requests with different salts share blocks
+    PreemptionIsLoss,      // it counts as a replay, and for poison
     // Repeated failures.
     PoisonForgiven,
     QuarantinedTogether,

@@ -32,6 +32,7 @@ namespace paceline::msg {
         case Kind::Stop:
         case Kind::Draw:
         case Kind::Price:
+        case Kind::Prefix:
             return std::nullopt;
     }
     PoolRef slot;

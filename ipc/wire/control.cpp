@@ -110,6 +110,11 @@ void serialize(Archive& archive, BeginWanted& message) {
     archive(message.request.value, message.attempt.value, message.position);
 }
 
+template <class Archive>
+void serialize(Archive& archive, PagesWanted& message) {
+    archive(message.request.value, message.attempt.value, message.running);
+}
+
 namespace {
 
 /// The largest body of a fixed part and its containers at their limits, with room to spare.
@@ -179,7 +184,8 @@ Type type_of(const Message& message) {
     static_assert(std::is_same_v<std::variant_alternative_t<10, Message>, EdgeFault>);
     static_assert(std::is_same_v<std::variant_alternative_t<11, Message>, EdgeOffer>);
     static_assert(std::is_same_v<std::variant_alternative_t<12, Message>, BeginWanted>);
-    static_assert(std::variant_size_v<Message> == 13, "types are numbered in the order of Message");
+    static_assert(std::is_same_v<std::variant_alternative_t<13, Message>, PagesWanted>);
+    static_assert(std::variant_size_v<Message> == 14, "types are numbered in the order of Message");
     return static_cast<Type>(message.index() + 1);
 }
 
@@ -211,6 +217,8 @@ const char* name_of(Type type) {
             return "edge-offer";
         case Type::BeginWanted:
             return "begin-wanted";
+        case Type::PagesWanted:
+            return "pages-wanted";
     }
     return "unknown";
 }
@@ -232,6 +240,7 @@ std::uint32_t body_bytes_max(std::uint16_t type) {
         case Type::Shutdown:
         case Type::Rewired:
         case Type::BeginWanted:
+        case Type::PagesWanted:
             return roomy(0);
         case Type::Unwire:
             return roomy(2 * kActorsMax);
@@ -293,6 +302,8 @@ Result<Message> decode(std::uint16_t type, std::span<const std::byte> body) {
             return decode_as<EdgeOffer>(body, name);
         case Type::BeginWanted:
             return decode_as<BeginWanted>(body, name);
+        case Type::PagesWanted:
+            return decode_as<PagesWanted>(body, name);
     }
     return Error{Errc::Protocol, fmt::format("a control message of unknown type {}", type)};
 }

@@ -11,6 +11,7 @@
 //        | ---- Unwire ------------------> |  a peer is lost: its channels are closed
 //        | ---- Rewire (+ memory files) -> |  channels to the peer's next incarnation
 //        | <--- Rewired ------------------ |  they are attached
+//        | <--- PagesWanted -------------- |  no KV page is free for a running request's text
 //        | <--- EdgeOffer (+ descriptors)  |  of a device edge's consumer: how to open it
 //        | ---- EdgeOffer (+ descriptors)> |  the same, to the producer, if both epochs are current
 //        | <--- EdgeFault ---------------- |  a peer broke a channel's layout and is to be replaced
@@ -62,6 +63,7 @@ enum class Type : std::uint16_t {
     EdgeFault = 11,
     EdgeOffer = 12,
     BeginWanted = 13,
+    PagesWanted = 14,
 };
 
 /// conductor -> stage, once, after the process has started. Sent with two memory files: the
@@ -135,6 +137,15 @@ struct BeginWanted {
     Position position = 0;
 };
 
+/// first segment -> conductor: the text of this attempt cannot grow because no KV page is free.
+/// `running`: requests that have pages there and are not over; more than the conductor knows of
+/// means that a Stop is still on its way, whose pages may be enough.
+struct PagesWanted {
+    RequestId request;
+    Attempt attempt;
+    std::uint32_t running = 0;
+};
+
 /// stage -> conductor: the stage exits because of this error.
 struct Failed {
     std::uint8_t code = 0;  // an Errc
@@ -193,7 +204,8 @@ using Message = std::variant<Assign,
                              Rewired,
                              EdgeFault,
                              EdgeOffer,
-                             BeginWanted>;
+                             BeginWanted,
+                             PagesWanted>;
 
 [[nodiscard]] Type type_of(const Message& message);
 [[nodiscard]] const char* name_of(Type type);

@@ -17,6 +17,8 @@
 //
 //     draft, correct --Draw--> first segment: drawn candidates and their distribution
 //     first segment --Price--> draft, correct, exits: whether and at what price they speculate
+//     first segment --Prefix--> next segment --> ... --> last segment: pages that hold a text's
+//                               first tokens already
 //
 // A Batch announces its own hidden states; every other tensor is announced by a TensorNote.
 #pragma once
@@ -38,7 +40,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 11;
+inline constexpr std::uint32_t kWireVersion = 12;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -50,6 +52,7 @@ enum class Kind : std::uint16_t {
     TensorNote = 5,
     Draw = 6,
     Price = 7,
+    Prefix = 8,
 };
 
 struct Route {
@@ -256,8 +259,24 @@ struct Verdict {
     std::uint32_t depth;  // of the deepest of them below the root: the most that can be accepted
     FinishReason finish;  // not None: tokens[count-1] is the last token of the answer
     BatchCost cost;       // of the batch, all requests
+    Position cached;      // tokens of the attempt's text that were in the KV cache when it began
+    Position matched;     // and that it had in common with what was cached, blocks or not
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
+};
+
+inline constexpr std::uint32_t kPrefixPagesMax = 127;  // of one message, without padding
+
+/// segment -> next segment, on the channel of its batches and before the first one of the attempt:
+/// the text's first tokens are in these pages of the KV cache, 32 in each. A longer prefix takes
+/// several messages.
+struct Prefix {
+    static constexpr Kind kKind = Kind::Prefix;
+    Route route;
+    std::uint32_t first_block;  // of the text, in pages[0]
+    std::uint32_t count;        // 1 .. kPrefixPagesMax
+    Position matched;           // as in Verdict
+    std::array<std::int32_t, kPrefixPagesMax> pages;
 };
 
 /// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and
@@ -297,7 +316,8 @@ concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layou
 template <class M>
 concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
-              PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> && HotMessage<Batch>);
+              PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> &&
+              PlainMessage<Prefix> && HotMessage<Batch>);
 
 /// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
 /// part. Nothing for an unknown kind or a frame that is too short. Unchecked.
@@ -311,6 +331,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::TensorNote:
         case Kind::Draw:
         case Kind::Price:
+        case Kind::Prefix:
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
@@ -344,6 +365,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Stop:
         case Kind::Draw:
         case Kind::Price:
+        case Kind::Prefix:
             return 1;
     }
     std::uint32_t rows = 0;
@@ -362,7 +384,8 @@ static_assert(sizeof(BatchHeader) == 40);
 static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
-static_assert(sizeof(Verdict) == 16 + 32 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(Prefix) == 16 + 12 + 4 * kPrefixPagesMax);
 static_assert(sizeof(BatchCost) == 8);
 static_assert(sizeof(Price) == 16 + 32);
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);

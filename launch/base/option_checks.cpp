@@ -1,11 +1,14 @@
 #include "launch/base/option_checks.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <fmt/core.h>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace paceline {
 
@@ -126,6 +129,38 @@ OptionCheck whole_number(long long lowest, long long highest) {
         if (is_whole(value, lowest, highest)) return {};
         return in_quotes(value) + " is not a whole number, " + range_text(value, lowest, highest);
     }};
+}
+
+std::optional<std::uint64_t> parse_byte_size(const std::string& word) {
+    constexpr double kMost = 1ULL << 50;
+    constexpr std::string_view kUnits = "KMGT";
+    char* end = nullptr;
+    const double number = std::strtod(word.c_str(), &end);
+    std::string_view unit{end};
+    double factor = 1.0;
+    if (!unit.empty()) {
+        const std::size_t at = kUnits.find(static_cast<char>(std::toupper(unit.front())));
+        if (at == std::string_view::npos) return std::nullopt;
+        factor = std::ldexp(1.0, 10 * (static_cast<int>(at) + 1));
+        unit.remove_prefix(1);
+        if (!unit.empty() && unit != "iB" && unit != "B") return std::nullopt;
+    }
+    const double bytes = number * factor;
+    if (end == word.c_str() || !(bytes >= 1.0 && bytes <= kMost)) return std::nullopt;
+    return static_cast<std::uint64_t>(bytes);
+}
+
+OptionCheck byte_size() {
+    return {.complaint = [](const std::string& word) -> std::string {
+                if (parse_byte_size(word)) return {};
+                return "must be a number of bytes such as 300M or 2G, not " + in_quotes(word);
+            },
+            .allowed = "SIZE",
+            .spelling =
+                [](const std::string& word) {
+                    const std::optional<std::uint64_t> bytes = parse_byte_size(word);
+                    return bytes ? std::to_string(*bytes) : word;
+                }};
 }
 
 OptionCheck explain_low(const OptionCheck& check, const std::string& instead) {

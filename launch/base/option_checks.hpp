@@ -2,7 +2,9 @@
 // and what is allowed.
 #pragma once
 
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,11 @@ enum class Bound : unsigned char { Included, Excluded };
 /// A whole number of at least `lowest`.
 [[nodiscard]] OptionCheck whole_number(long long lowest,
                                        long long highest = std::numeric_limits<int>::max());
+
+/// A number of bytes, or of KiB, MiB, GiB: "300M", "1.5G". The variable gets bytes.
+[[nodiscard]] OptionCheck byte_size();
+/// Nothing if `word` is none, 0, or more than 2^50.
+[[nodiscard]] std::optional<std::uint64_t> parse_byte_size(const std::string& word);
 
 /// `check`; its complaint about a number of 0 or less ends in `instead`: what stands here for what
 /// such a number means in other programs.

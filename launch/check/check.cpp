@@ -54,6 +54,11 @@ void add_what(Command& command, CheckOptions& options) {
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
         .check(whole_number(1, kRequestsMax))
         .show_default();
+    command
+        .add_option("--kv-memory", options.kv_memory,
+                    "memory for the target's keys and values, such as 300M (default: a whole "
+                    "context for each of --requests); with less, answers are preempted")
+        .check(byte_size());
 }
 
 void add_faults(Command& command, CheckOptions& options) {
@@ -118,6 +123,7 @@ Result<CheckTask> task_of(const CheckOptions& options) {
     task.prompts = std::move(prompts).value();
     task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
+    task.kv_memory = options.kv_memory;
     task.faults.kills = options.kills;
     task.faults.stalls = options.stalls;
     task.faults.seed = options.sampling.params.seed;

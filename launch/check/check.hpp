@@ -21,6 +21,7 @@ struct CheckOptions {
     int prompts_max = 0;                // 0: all of them
     int max_tokens = 64;
     int at_once = 1;
+    std::uint64_t kv_memory = 0;
     SamplingOptions sampling;
     int kills = 0;
     int stalls = 0;

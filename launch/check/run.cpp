@@ -91,7 +91,8 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
         encode_prompts(task.prompts, model.file, model.tokenizer);
     if (!prompts) return prompts.error();
     // Before anything is decoded: what is wrong with the pipeline is not told minutes later.
-    const Result<PipelinePlan> plan = plan_pipeline(model.file, options, pipeline, task.at_once);
+    const Result<PipelinePlan> plan = plan_pipeline(
+        model.file, options, pipeline, {.contexts = task.at_once, .bytes = task.kv_memory});
     if (!plan) return plan.error();
     if (Status s = check_slow_stages(task.faults, plan.value().placement.processes); !s)
         return s.error();
@@ -107,6 +108,7 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     session_options.log = &log;
     session_options.trace = true;
     session_options.requests = task.at_once;
+    session_options.kv_memory = task.kv_memory;
     session_options.told.table = environment.stderr_is_terminal || log.verbose();
     session_options.told.remarks = task.remarks;
     session_options.told.bars = log.verbose() ? Show::No : bars_on(environment);

@@ -23,8 +23,9 @@ namespace paceline {
 
 struct CheckTask {
     std::vector<Prompt> prompts;
-    Request request;  // of every answer but for its text
-    int at_once = 1;  // answers decoded at the same time
+    Request request;              // of every answer but for its text
+    int at_once = 1;              // answers decoded at the same time
+    std::uint64_t kv_memory = 0;  // of the target's KV caches; 0: as many contexts as answers
     FaultPlan faults;
     bool remarks = true;  // what the stages use is said on standard error
 };

@@ -62,7 +62,7 @@ Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
     if (!machine) return machine.error();
     Result<std::vector<int>> gpus = chosen_gpus(options, machine.value());
     if (!gpus) return gpus.error();
-    const Result<StageSizes> sizes = StageSizes::open(file, options.model, pipeline, 1);
+    const Result<StageSizes> sizes = StageSizes::open(file, options.model, pipeline, {});
     if (!sizes) return sizes.error();
     // A described machine has its own cores; what runs, runs on those of this one.
     const bool described = options.dry_run && !options.machine_file.empty();

@@ -41,7 +41,7 @@ MethodFit fit_of(const Method& method, const ModelFile& file, const PartsSearch&
     if (!pipeline) return refuse(pipeline.error());
     const Result<Placement> placement = place(pipeline.value().config, file.config().layers, {0});
     if (!placement) return refuse(placement.error());
-    if (const auto sizes = StageSizes::open(file, ModelOptions{}, pipeline.value(), 1); !sizes)
+    if (const auto sizes = StageSizes::open(file, ModelOptions{}, pipeline.value(), {}); !sizes)
         return refuse(sizes.error());
     fit.parts = parts_use(pipeline.value(), placement.value());
     return fit;

@@ -1,6 +1,7 @@
 #include "launch/placement/stage_sizes.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <functional>
 
 #include "launch/load/load_model.hpp"
@@ -10,6 +11,8 @@
 
 namespace paceline {
 namespace {
+
+constexpr std::uint64_t kKvPagesMax = (std::uint64_t{1} << 30) / kKvPageSlots;
 
 /// The context of every request begins with a page of its own, and may speculate beyond its end.
 std::int32_t slots_for(Position context, int requests) {
@@ -35,19 +38,18 @@ StageSizes::StageSizes(const ModelFile& file,
 Result<StageSizes> StageSizes::open(const ModelFile& file,
                                     const ModelOptions& options,
                                     const ResolvedConfig& pipeline,
-                                    int requests) {
+                                    const KvSize& kv) {
     const PipelineConfig& config = pipeline.config;
     const PartFiles& files = pipeline.parts.files;
     StageSizes sizes{file, options, config};
-    sizes.context_ = context_of(options, file.config());
-    sizes.kv_slots_ = slots_for(sizes.context_, requests);
+    if (Status sized = sizes.size_caches(kv); !sized) return sized.error();
     if (config.self_draft) {
         Result<SelfDraftPlan> self = plan_self_draft(*config.self_draft, files, file);
         if (!self) return self.error();
         sizes.self_ = std::move(self).value();
-        sizes.kv_slots_ += scratch_slots(*config.self_draft, file.config().layers);
+        sizes.scratch_slots_ = scratch_slots(*config.self_draft, file.config().layers);
     }
-    sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots_);
+    sizes.backend_ = cpu_options(options, ThreadPlan{}, sizes.kv_slots());
     if (config.draft && config.draft->computes()) {
         Result<DraftBackend> planned =
             plan_draft_backend(*config.draft, files, file, sizes.backend_);
@@ -60,6 +62,27 @@ Result<StageSizes> StageSizes::open(const ModelFile& file,
         sizes.parts_ = std::move(opened).value();
     }
     return sizes;
+}
+
+Status StageSizes::size_caches(const KvSize& kv) {
+    context_ = context_of(options_, file_->config());
+    text_slots_ = slots_for(context_, kv.contexts);
+    if (kv.bytes == 0) return {};
+    const ModelConfig& model = file_->config();
+    const std::uint64_t page = kv_bytes_per_slot(model, kv_type(options_, device_of(options_))) *
+                               static_cast<std::uint64_t>(model.layers) * kKvPageSlots;
+    const auto pages = std::min<std::uint64_t>(kv.bytes / page, kKvPagesMax);
+    text_slots_ = static_cast<std::int32_t>(pages) * kKvPageSlots;
+    const Position fits = std::max(text_slots_ - kKvPageSlots, 0);  // a page for candidates
+    if (fits >= context_) return {};
+    if (options_.context > 0 || fits < kKvPageSlots) {
+        return Error{Errc::BadArgument,
+                     fmt::format("--kv-memory: {} bytes are room for {} tokens of this model, {} "
+                                 "bytes each; one request may have {} (--context)",
+                                 kv.bytes, fits, page / kKvPageSlots, context_)};
+    }
+    context_ = fits;
+    return {};
 }
 
 std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {

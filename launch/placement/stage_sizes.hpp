@@ -24,14 +24,22 @@ namespace paceline {
 /// requires --kv-dtype.
 [[nodiscard]] bool drafts_share_kv(const Placement& placement, const ModelOptions& options);
 
+/// Room in the KV caches for the texts of requests, which take pages as they grow.
+struct KvSize {
+    int contexts = 1;  // so many whole ones
+    std::uint64_t bytes =
+        0;  // instead: of the target's keys and values, in all its segments; 0: no
+};
+
 class StageSizes {
 public:
-    /// `requests`: how many contexts the KV caches have room for.
-    /// Errors: those of plan_draft_backend(), open_exit_parts() and plan_self_draft().
+    /// Errors: those of plan_draft_backend(), open_exit_parts() and plan_self_draft(); BadArgument
+    /// with both numbers if the context that was asked for does not fit `kv.bytes`. A context that
+    /// was not asked for is cut to what fits.
     static Result<StageSizes> open(const ModelFile& file,
                                    const ModelOptions& options,
                                    const ResolvedConfig& pipeline,
-                                   int requests);
+                                   const KvSize& kv);
 
     /// In the order of the stages.
     [[nodiscard]] std::vector<MemoryNeed> needs(const Placement& placement) const;
@@ -39,10 +47,13 @@ public:
     [[nodiscard]] EdgeSizes edges(const Placement& placement) const;
     /// A message for each model whose block types are rounded (stored_types.hpp).
     [[nodiscard]] std::string rounded(const Placement& placement) const;
-    [[nodiscard]] Position context() const { return context_; }        // of one request
-    [[nodiscard]] std::int32_t kv_slots() const { return kv_slots_; }  // for all of them
+    [[nodiscard]] Position context() const { return context_; }  // of one request
+    /// Of the caches: those for texts, and scratch slots.
+    [[nodiscard]] std::int32_t kv_slots() const { return text_slots_ + scratch_slots_; }
+    [[nodiscard]] std::int32_t text_slots() const { return text_slots_; }
 
 private:
+    [[nodiscard]] Status size_caches(const KvSize& kv);
     StageSizes(const ModelFile& file, const ModelOptions& options, const PipelineConfig& config);
 
     const ModelFile* file_;
@@ -53,7 +64,8 @@ private:
     ExitParts parts_ = {};
     std::optional<SelfDraftPlan> self_ = {};
     Position context_ = 0;
-    std::int32_t kv_slots_ = 0;
+    std::int32_t text_slots_ = 0;
+    std::int32_t scratch_slots_ = 0;
 };
 
 }  // namespace paceline

@@ -78,7 +78,7 @@ PlannedMethod fit_of(const Method& method,
         return found;
     }
     const Result<PipelinePlan> plan =
-        plan_pipeline(planned.model.file, options.model, pipeline.value(), 1);
+        plan_pipeline(planned.model.file, options.model, pipeline.value(), {});
     if (!plan) {
         found.refusal = plan.error().what;
         return found;

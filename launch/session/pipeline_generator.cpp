@@ -22,29 +22,27 @@ public:
             .request = wanted.request,
             .text =
                 AnswerText{tokenizer, before.empty() ? std::nullopt : std::optional{before.back()},
-                           wanted.stop_strings},
-            .continues = kept_,
-            .keep = true};
+                           wanted.stop_strings}};
+        std::vector<TokenId>& whole = order.request.text;
+        whole.insert(whole.begin(), text_.begin(), text_.end());
+        std::vector<TokenId> prompt = whole;
         service_.session().reset_stats();
         const auto begun = std::chrono::steady_clock::now();
         const Submitted taken = service_.submit(std::move(order));
         if (taken.outcome != SubmitOutcome::Accepted) return taken.why.error();
         Result<Answer> answer = follow(taken, wanted, cancel, sink);
-        // Of a turn that was refused the one before is still kept.
-        if (service_.text_tokens(taken.id) > 0) kept_ = taken.id;
         if (!answer) return answer;
+        text_ = std::move(prompt);
+        text_.insert(text_.end(), answer.value().ids.begin(), answer.value().ids.end());
         add_prefill(answer.value(), begun);
         return answer;
     }
 
     [[nodiscard]] Position text_tokens() const override {
-        return kept_ ? service_.text_tokens(*kept_) : 0;
+        return static_cast<Position>(text_.size());
     }
     [[nodiscard]] Position context() const override { return service_.session().context(); }
-    void reset() override {
-        if (kept_) service_.close(*kept_);
-        kept_.reset();
-    }
+    void reset() override { text_.clear(); }
     void on_prefill(std::function<void(double part)> progress) override {
         on_prefill_ = std::move(progress);
     }
@@ -84,8 +82,8 @@ private:
             }
             if (on_prefill_ && taken.stream->size() == 0) {
                 const auto rows = static_cast<double>(service_.session().prefilled_rows());
-                on_prefill_(rows / static_cast<double>(
-                                       std::max<std::size_t>(1, wanted.request.text.size())));
+                const auto all = static_cast<double>(wanted.request.text.size());
+                on_prefill_(std::min(1.0, rows / std::max(1.0, all)));
             }
             if (!cancelled && (cancel.cancelled() || !shown.ok())) {
                 service_.cancel(taken.id);
@@ -105,7 +103,7 @@ private:
     }
 
     Service service_;
-    std::optional<AnswerId> kept_;  // the conversation, once it has begun
+    std::vector<TokenId> text_;  // prompts and answers of the conversation
     std::function<void(double part)> on_prefill_;
 };
 

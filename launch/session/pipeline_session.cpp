@@ -52,7 +52,7 @@ public:
          RunLog& log)
         : thread_{thread},
           supervisor_{std::move(started.supervisor)},
-          conductor_{conductor_plan_of(plan, pipeline.config), model.vocab_size, plan.kv_slots},
+          conductor_{conductor_plan_of(plan, pipeline.config), model.vocab_size, plan.text_slots},
           loop_{std::make_unique<StageLoop>(
               std::move(started.wiring), *supervisor_, StageLoopOptions{})},
           plan_{std::move(plan)},
@@ -102,7 +102,7 @@ public:
         Request checked = request;
         if (checked.context == 0) checked.context = plan_.context;
         return validate(checked, model_.vocab_size,
-                        plan_.kv_slots / kKvPageSlots * kKvPageSlots);  // caches have whole pages
+                        plan_.text_slots / kKvPageSlots * kKvPageSlots);  // caches have whole pages
     }
 
     Result<RequestId> submit(AnswerOrder order) {
@@ -324,7 +324,8 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
                                                                const ModelOptions& model,
                                                                const ResolvedConfig& pipeline,
                                                                const SessionOptions& options) {
-    Result<PipelinePlan> plan = plan_pipeline(file, model, pipeline, options.requests);
+    Result<PipelinePlan> plan = plan_pipeline(
+        file, model, pipeline, {.contexts = options.requests, .bytes = options.kv_memory});
     if (!plan) return plan.error();
     if (options.told.remarks) {
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
@@ -381,9 +382,6 @@ void PipelineSession::cancel(RequestId request) {
 }
 Status PipelineSession::run() {
     return impl_->run();
-}
-std::span<const TokenId> PipelineSession::text(RequestId request) const {
-    return thread_->call([&] { return impl_->conductor().text(request); });
 }
 void PipelineSession::close(RequestId request) {
     thread_->call([&] { impl_->conductor().close(request); });

@@ -3,7 +3,7 @@
 //     auto session = PipelineSession::open(file, model, config, {.log = &log, .requests = 8});
 //     session->submit(order); session->submit(order); ...   // order.request: see submit()
 //     session->run();                                       // until all of them have ended
-//     session->text(id), session->stats(), session->stages(), session->trace_text()
+//     session->stats(), session->stages(), session->trace_text()
 //
 // Owns the stages, and the thread that runs their parent's loop from open() to the end, with open
 // orders or without (loop_thread.hpp): a stage that is lost while nothing is asked is replaced
@@ -39,6 +39,7 @@ struct SessionOptions {
     bool trace = false;     // record events for trace_text()
     Told told = {};         // on stderr
     int requests = 1;       // that decode at once: the KV caches get room for so many contexts
+    std::uint64_t kv_memory = 0;  // instead: bytes of the target's KV caches (KvSize); 0: no
 };
 
 /// A process of the pipeline as it lives now.
@@ -84,8 +85,6 @@ public:
     /// open answers get no further tokens, and their on_end is not called.
     void on_over(std::function<void(const Status& ended)> told);
 
-    /// Prompt and answer; valid until the request is continued or closed.
-    [[nodiscard]] std::span<const TokenId> text(RequestId request) const;
     void close(RequestId request);  // forgets an ended request
 
     [[nodiscard]] Position context() const;  // of one request

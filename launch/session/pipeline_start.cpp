@@ -127,7 +127,7 @@ std::vector<int> usable_cores(const Machine& machine, const ModelOptions& option
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                    const ModelOptions& options,
                                    const ResolvedConfig& pipeline,
-                                   int requests) {
+                                   const KvSize& kv) {
     const PipelineConfig& config = pipeline.config;
     if (Status s = check_gpus(config); !s) return s.error();
     Result<Machine> machine = read_machine();
@@ -137,7 +137,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     if (!placement) return placement.error();
     if (Status s = check_self_draft(pipeline, placement.value(), file); !s) return s.error();
     if (Status s = check_draft_search(config, file); !s) return s.error();
-    Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, requests);
+    Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, kv);
     if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
@@ -146,7 +146,8 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                       .transports = {},
                       .rounded = {},
                       .context = sizes.value().context(),
-                      .kv_slots = sizes.value().kv_slots()};
+                      .kv_slots = sizes.value().kv_slots(),
+                      .text_slots = sizes.value().text_slots()};
     plan.rounded = sizes.value().rounded(plan.placement);
     plan.needs = sizes.value().needs(plan.placement);
     if (Status s = check_memory(plan.needs, read_available_memory()); !s) return s.error();

@@ -15,6 +15,7 @@
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/placement.hpp"
+#include "launch/placement/stage_sizes.hpp"
 #include "model/weights/model_file.hpp"
 #include "runtime/loop/wiring.hpp"
 #include "runtime/parent/affinity.hpp"
@@ -31,19 +32,20 @@ struct PipelinePlan {
     std::string transports;       // printed text; empty where no stage is on a GPU
     std::string rounded;        // block types that its models do not compute exactly; may be empty
     Position context = 0;       // of one request
-    std::int32_t kv_slots = 0;  // for all of them
+    std::int32_t kv_slots = 0;  // of the caches
+    std::int32_t text_slots = 0;  // of them, for the texts of all requests
 };
 
 /// The cores that a pipeline's processes share out; --threads says how many there may be, 0: all.
 [[nodiscard]] std::vector<int> usable_cores(const Machine& machine, const ModelOptions& options);
 
-/// `requests`: how many contexts the KV caches have room for. `options.threads`: the pipeline gets
+/// `kv`: how much room the KV caches get. `options.threads`: the pipeline gets
 /// so many cores in all, beside those that the configuration names; 0: all.
 /// Errors: as place(), check_gpus(), check_memory(), choose_transports() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,
                                                  const ResolvedConfig& pipeline,
-                                                 int requests);
+                                                 const KvSize& kv);
 
 /// Stages that have loaded, fit together and have their channels.
 struct StartedPipeline {

@@ -85,6 +85,7 @@ nlohmann::json to_json(const RunStats& f) {
         {"proposed_tokens", f.answer.verdicts.candidates},
         {"accepted_tokens", f.answer.verdicts.accepted},
         {"replays", f.answer.replays},
+        {"preemptions", f.answer.preemptions},
         {"weight_bytes", f.traits.memory.weight_bytes},
         {"kv_bytes", f.traits.memory.kv_bytes},
         {"workspace_bytes", f.traits.memory.workspace_bytes},

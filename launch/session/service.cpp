@@ -36,10 +36,8 @@ Submitted Service::submit(ServiceOrder order) {
     if (draining_)
         return {SubmitOutcome::Draining,
                 refused("no further requests are accepted: shutting down")};
-    if (!order.continues) {
-        if (Status valid = session_->check(order.request); !valid)
-            return {SubmitOutcome::Invalid, valid};
-    }
+    if (Status valid = session_->check(order.request); !valid)
+        return {SubmitOutcome::Invalid, valid};
     {
         const std::lock_guard lock{idle_mutex_};
         if (unfinished_ >= options_.running + options_.waiting)
@@ -62,15 +60,6 @@ void Service::cancel(AnswerId id) {
     session_->post([this, id] { stop(id, {}); });
 }
 
-void Service::close(AnswerId id) {
-    session_->post([this, id] {
-        const auto found = kept_.find(id);
-        if (found == kept_.end()) return;
-        session_->close(found->second.request);
-        kept_.erase(found);
-    });
-}
-
 void Service::drain(std::chrono::milliseconds limit) {
     draining_ = true;
     session_->post([this, limit] {
@@ -89,16 +78,6 @@ ServiceSnapshot Service::snapshot() const {
     const std::lock_guard lock{idle_mutex_};
     copy.waiting = unfinished_ - std::min(unfinished_, copy.running);
     return copy;
-}
-
-Position Service::text_tokens(AnswerId id) const {
-    Position tokens = 0;
-    session_->call([&] {
-        const auto found = kept_.find(id);
-        if (found == kept_.end()) return;
-        tokens = static_cast<Position>(session_->text(found->second.request).size());
-    });
-    return tokens;
 }
 
 // ---- The loop's thread
@@ -133,20 +112,6 @@ void Service::begin_next() {
 void Service::begin(AnswerId id, Open& open) {
     AnswerOrder order;
     order.request = std::move(open.order.request);
-    if (open.order.continues) {
-        const auto kept = kept_.find(*open.order.continues);
-        if (kept == kept_.end()) {
-            return finish(open_.find(id), {.finish = FinishReason::Interrupted},
-                          Error{Errc::BadArgument,
-                                fmt::format("answer {} cannot be continued: it is not kept",
-                                            open.order.continues->value)});
-        }
-        order.continues = kept->second.request;
-        kept->second.used = ++uses_;
-    }
-    const std::optional<AnswerId> before = open.order.continues;
-    const bool keep = open.order.keep;
-    if (!before) make_room();
     open.begun = open.last_token = whole_time_;
     order.on_token = [this, id](TokenId token) { return take(id, token); };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
@@ -159,8 +124,7 @@ void Service::begin(AnswerId id, Open& open) {
         --running_;
         return finish(at, {.finish = FinishReason::Interrupted}, taken.error());
     }
-    if (before) kept_.erase(*before);  // its text goes on under this id
-    if (at == open_.end()) return keep_or_close(id, taken.value(), keep);  // it is over already
+    if (at == open_.end()) return session_->close(taken.value());  // it is over already
     at->second.request = taken.value();
 }
 
@@ -180,10 +144,9 @@ void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status)
     if (at == open_.end()) return;
     --running_;
     const std::optional<RequestId> request = at->second.request;
-    const bool keep = at->second.order.keep;
     const Status why = at->second.why;
     finish(at, stats, status.ok() ? why : status);
-    if (request) keep_or_close(id, *request, keep);
+    if (request) session_->close(*request);
     begin_next();
 }
 
@@ -203,31 +166,13 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
     ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
     totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
     totals_.replays += stats.replays;
+    totals_.preemptions += stats.preemptions;
     open.stream->end(rest, stats, status);
     {
         const std::lock_guard lock{idle_mutex_};
         --unfinished_;
     }
     idle_.notify_all();
-}
-
-void Service::keep_or_close(AnswerId id, RequestId request, bool keep) {
-    if (keep) {
-        kept_[id] = {request, ++uses_};
-    } else {
-        session_->close(request);
-    }
-}
-
-/// The pipeline's table of texts has room for one more.
-void Service::make_room() {
-    while (!kept_.empty() && kept_.size() + running_ >= kRequestsMax) {
-        const auto oldest = std::min_element(
-            kept_.begin(), kept_.end(),
-            [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
-        session_->close(oldest->second.request);
-        kept_.erase(oldest);
-    }
 }
 
 /// Ends an answer; with `why` as its error if that is one.
@@ -315,7 +260,6 @@ void Service::publish() {
                                  : ServiceState::Ok;
     next.stages = session_->stages();
     next.running = running_;
-    next.kept = kept_.size();
     next.heartbeat = Clock::now();
     show(std::move(next));
 }

@@ -16,8 +16,8 @@
 // an answer, before they are appended.
 // A deadline ends its answer with an error. The time in which an essential stage is lost does not
 // count for any.
-// An answer that is kept can be continued: its next turn finds its keys in the caches. Of the kept
-// ones the least recently used is forgotten when the pipeline has no more room for texts.
+// A conversation's next turn is a new order with the whole text: what the caches have of it is not
+// computed again.
 // Owns the session. Threads: all members from any; the constructor and destructor from one.
 #pragma once
 
@@ -57,11 +57,9 @@ struct AnswerDeadlines {
 };
 
 struct ServiceOrder {
-    Request request = {};                 // its text: the prompt, or what is appended to a kept one
+    Request request = {};
     std::optional<AnswerText> text = {};  // nothing: the stream has tokens alone
-    std::optional<AnswerId> continues = {};
-    bool keep = false;  // for a next turn, until close()
-    int priority = 0;   // lower goes first
+    int priority = 0;                     // lower goes first
     AnswerDeadlines deadlines = {};
 };
 
@@ -88,13 +86,13 @@ struct ServiceSnapshot {
     std::vector<SessionProcess> stages = {};
     std::size_t waiting = 0;
     std::size_t running = 0;
-    std::size_t kept = 0;
     std::uint64_t answers = 0;    // that ended by themselves
     std::uint64_t cancelled = 0;  // by clients
     std::uint64_t failed = 0;     // with an error, deadlines among them
     std::uint64_t prompt_tokens = 0;
     std::uint64_t tokens = 0;  // of answers
     std::uint64_t replays = 0;
+    std::uint64_t preemptions = 0;
     /// When the loop was last seen to run. A busy pipeline is alive; one that is old is not.
     std::chrono::steady_clock::time_point heartbeat = {};
 };
@@ -117,8 +115,6 @@ public:
     [[nodiscard]] Submitted submit(ServiceOrder order);
     /// Ends the answer within the running batch; returns at once. Unknown or over: nothing happens.
     void cancel(AnswerId id);
-    /// Forgets a kept answer.
-    void close(AnswerId id);
     /// From now on orders are refused; those that were taken may finish within `limit`, then they
     /// end with an error.
     void drain(std::chrono::milliseconds limit);
@@ -127,8 +123,6 @@ public:
 
     /// A copy that is at most some kTick old while the loop runs.
     [[nodiscard]] ServiceSnapshot snapshot() const;
-    /// Prompt and answer of a kept answer, in tokens; 0: it is not kept.
-    [[nodiscard]] Position text_tokens(AnswerId id) const;
     [[nodiscard]] PipelineSession& session() { return *session_; }
     [[nodiscard]] const PipelineSession& session() const { return *session_; }
 
@@ -144,10 +138,6 @@ private:
         Micros last_token{0};
         Status why = {};  // it was ended by this class
     };
-    struct Kept {
-        RequestId request;
-        std::uint64_t used = 0;
-    };
     struct Ordered {
         AnswerId id;
         Open open;
@@ -162,8 +152,6 @@ private:
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,
                 const Status& status);
-    void keep_or_close(AnswerId id, RequestId request, bool keep);
-    void make_room();
     void stop(AnswerId id, const Status& why);
     void tick();
     void check_deadlines();
@@ -191,8 +179,6 @@ private:
     WaitingLine line_;
     std::map<AnswerId, Open> open_;
     std::size_t running_ = 0;
-    std::map<AnswerId, Kept> kept_;
-    std::uint64_t uses_ = 0;
     Micros whole_time_{0};
     std::chrono::steady_clock::time_point last_tick_{};
     std::optional<Micros> drain_until_;  // in whole time

@@ -287,7 +287,8 @@ Result<SimulatedRun> simulate(const ModelFile& file,
                      "[self_draft] short_list: an oracle's text has no head to shorten"};
     Result<Position> context = context_for(task, model, file.config());
     if (!context) return context.error();
-    std::int32_t kv_slots = (context.value() + kSpareSlots) * task.at_once;
+    const std::int32_t text_slots = (context.value() + kSpareSlots) * task.at_once;
+    std::int32_t kv_slots = text_slots;
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
     Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
     if (!parts) return parts.error();
@@ -306,7 +307,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     SimWorld world{options, *timing.value(), parts.value().processes, parts.value().edges};
     ConductorPlan conductor_of = conductor_plan(placement, config.supervision);
     conductor_of.acceptance = config.acceptance;
-    ConductorActor conductor{std::move(conductor_of), file.config().vocab_size, kv_slots};
+    ConductorActor conductor{std::move(conductor_of), file.config().vocab_size, text_slots};
     Request request = task.request;
     request.context = context.value();
     PromptQueue queue{task.prompts, std::move(request),

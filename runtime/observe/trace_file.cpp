@@ -189,6 +189,8 @@ const char* frame_name(std::uint32_t kind) {
             return "draw";
         case msg::Kind::Price:
             return "price";
+        case msg::Kind::Prefix:
+            return "prefix";
     }
     return "frame";
 }

@@ -62,7 +62,8 @@ void StageEvents::on_message(Incarnation who, ControlSocket::Received received) 
         on_edge_fault(*stage, *fault);
     } else if (const auto* offer = std::get_if<control::EdgeOffer>(&message)) {
         on_offer(*stage, *offer, received.files);
-    } else if (std::holds_alternative<control::BeginWanted>(message) &&
+    } else if ((std::holds_alternative<control::BeginWanted>(message) ||
+                std::holds_alternative<control::PagesWanted>(message)) &&
                is_own_mail(*stage, received.envelope)) {
         if (run_.phase == Phase::Running)
             run_.events.emplace_back(PortMail{received.envelope, std::move(message)});

@@ -83,6 +83,9 @@ control::Message cold_message(std::uint32_t which, SeededRandom& random) {
         case control::Type::BeginWanted:
             return control::BeginWanted{RequestId{random.next()}, Attempt{random.below(5)},
                                         static_cast<Position>(random.next())};
+        case control::Type::PagesWanted:
+            return control::PagesWanted{RequestId{random.next()}, Attempt{random.below(5)},
+                                        random.below(99)};
     }
     return control::Shutdown{};
 }

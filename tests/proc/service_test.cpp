@@ -204,45 +204,30 @@ TEST_CASE("a deadline ends its answer with an error, and no other") {
     CHECK(Tiny::wait(runs).status.ok());
 }
 
-TEST_CASE("a kept answer is continued, and forgotten when it is closed") {
+TEST_CASE(
+    "a next turn finds the blocks of the text before it, and a prompt its own under its salt") {
     const Tiny tiny{{.running = 2, .waiting = 4}};
-    ServiceOrder turn = tiny.order(8);
-    turn.keep = true;
-    const Submitted first = tiny.service->submit(std::move(turn));
-    const AnswerPiece answer = Tiny::wait(first);
-    const auto tokens = static_cast<Position>(4 + answer.ids.size());
-    CHECK(tiny.service->text_tokens(first.id) == tokens);
-    ServiceOrder next = tiny.order(8);
-    next.request.text = {9};
-    next.continues = first.id;
-    next.keep = true;
-    const Submitted second = tiny.service->submit(std::move(next));
-    const AnswerPiece more = Tiny::wait(second);
-    CHECK(more.status.ok());
-    CHECK(more.stats.prompt_tokens <= 2);  // what the caches did not hold yet
-    CHECK(tiny.service->text_tokens(first.id) == 0);
-    CHECK(tiny.service->text_tokens(second.id) ==
-          tokens + 1 + static_cast<Position>(more.ids.size()));
-    tiny.service->close(second.id);
-    ServiceOrder gone = tiny.order(8);
-    gone.continues = second.id;
-    const AnswerPiece refused = tiny.whole(std::move(gone));
-    REQUIRE_FALSE(refused.status.ok());
-    CHECK(refused.status.error().what.find("not kept") != std::string::npos);
-}
-
-TEST_CASE("more kept answers than the pipeline has room for: the oldest are forgotten") {
-    const Tiny tiny{{.running = 1, .waiting = 4}};
-    std::vector<AnswerId> ids;
-    for (std::uint32_t i = 0; i < kRequestsMax + 4; ++i) {
-        ServiceOrder turn = tiny.order(2);
-        turn.keep = true;
-        const Submitted taken = tiny.service->submit(std::move(turn));
-        CHECK(Tiny::wait(taken).status.ok());
-        ids.push_back(taken.id);
-    }
-    CHECK(tiny.service->text_tokens(ids.front()) == 0);
-    CHECK(tiny.service->text_tokens(ids.back()) > 0);
+    ServiceOrder turn = tiny.order(20);
+    while (turn.request.text.size() < 40)
+        turn.request.text.push_back(static_cast<TokenId>(turn.request.text.size() % 9));
+    std::vector<TokenId> text = turn.request.text;
+    const AnswerPiece first = tiny.whole(std::move(turn));
+    REQUIRE(first.status.ok());
+    CHECK(first.stats.cached_tokens == 0);
+    text.insert(text.end(), first.ids.begin(), first.ids.end());
+    text.push_back(9);
+    ServiceOrder next = tiny.order(2);
+    next.request.text = text;
+    const AnswerPiece second = tiny.whole(std::move(next));
+    REQUIRE(second.status.ok());
+    CHECK(second.stats.cached_tokens == 32);
+    CHECK(second.stats.prompt_tokens == static_cast<std::int32_t>(text.size()) - 32);
+    ServiceOrder salted = tiny.order(2);
+    salted.request.text = text;
+    salted.request.cache_salt = "another tenant";
+    const AnswerPiece third = tiny.whole(std::move(salted));
+    CHECK(third.stats.cached_tokens == 0);
+    CHECK(third.ids == second.ids);
 }
 
 TEST_CASE(

@@ -61,15 +61,19 @@ struct Chain {
         }
         return made;
     }
-    /// Asks for ten tokens, stops after `tokens` of them, and goes on with `then`.
+    /// Asks for ten tokens after those of `before`, stops after `tokens` of them, and goes on with
+    /// `then`.
     void ask(std::uint64_t text,
-             std::optional<RequestId> continues,
+             std::optional<RequestId> before,
              int tokens,
              std::function<void()> then = {}) {
         AnswerOrder order;
         order.request = toy_request(text, 10);
         order.request.text.resize(std::min<std::size_t>(order.request.text.size(), 30));
-        order.continues = continues;
+        if (before) {
+            const auto so_far = conductor.text(*before);
+            order.request.text.insert(order.request.text.begin(), so_far.begin(), so_far.end());
+        }
         order.on_token = [left = tokens](TokenId) mutable {
             return --left == 0 ? Go::Stop : Go::On;
         };
@@ -118,7 +122,7 @@ TEST_CASE("a turn that is cancelled while its lost cache is computed anew can be
         const auto second_turn = [&] {
             chain.ask(seed + 2, first, kWhole, last_turn);
             chain.world.call_at(chain.world.now() + patience, [&] {
-                if (chain.ended == 2) chain.conductor.cancel(first);
+                if (chain.ended == 2) chain.conductor.cancel(RequestId{3});
             });
         };
         chain.world.call_at(SimTime{0}, [&] {

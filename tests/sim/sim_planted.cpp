@@ -36,7 +36,10 @@ constexpr std::array kBugs{
     Bug{PlantedBug::LostPeerStaysWired, "LostPeerStaysWired", nullptr},
     Bug{PlantedBug::StaleReadyCounts, "StaleReadyCounts", nullptr},
     Bug{PlantedBug::BackoffForever, "BackoffForever", nullptr},
-    Bug{PlantedBug::CommitIgnoresAttempt, "CommitIgnoresAttempt", nullptr},
+    Bug{PlantedBug::CommitIgnoresAttempt, "CommitIgnoresAttempt",
+        "harmless: the last segment's verdicts come in order, and no attempt begins before those "
+        "of "
+        "the one before; its Begin has their tokens"},
     Bug{PlantedBug::CommitIgnoresPosition, "CommitIgnoresPosition",
         "harmless: within one attempt no verdict comes twice, and other attempts are refused"},
     Bug{PlantedBug::AttemptNotRaised, "AttemptNotRaised", nullptr},
@@ -52,6 +55,11 @@ constexpr std::array kBugs{
     Bug{PlantedBug::SlotsLeakOnReplay, "SlotsLeakOnReplay", nullptr},
     Bug{PlantedBug::TensorLeakOnStale, "TensorLeakOnStale", nullptr},
     Bug{PlantedBug::OutboxForgotten, "OutboxForgotten", nullptr},
+    Bug{PlantedBug::LostKeysTrusted, "LostKeysTrusted", nullptr},
+    Bug{PlantedBug::PrefixUnproven, "PrefixUnproven", nullptr},
+    Bug{PlantedBug::PrefixCountForgotten, "PrefixCountForgotten", nullptr},
+    Bug{PlantedBug::SaltIgnored, "SaltIgnored", nullptr},
+    Bug{PlantedBug::PreemptionIsLoss, "PreemptionIsLoss", nullptr},
     Bug{PlantedBug::PoisonForgiven, "PoisonForgiven", nullptr},
     Bug{PlantedBug::QuarantinedTogether, "QuarantinedTogether", nullptr},
     Bug{PlantedBug::PoisonSentToDraft, "PoisonSentToDraft", nullptr},

@@ -90,6 +90,8 @@ int main(int argc, char** argv) {
         sum.stopped += outcome.stopped;
         sum.failed += outcome.failed;
         sum.replays += outcome.replays;
+        sum.preemptions += outcome.preemptions;
+        sum.cached_tokens += outcome.cached_tokens;
         sum.restarts += outcome.restarts;
         sum.fenced += outcome.fenced;
         sum.faults += outcome.faults;
@@ -99,11 +101,13 @@ int main(int argc, char** argv) {
     const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
     std::printf(
         "%llu seeds in %.2f s (%.0f per s), %llu events, %llu tokens; answers: %llu whole, "
-        "%llu stopped, %llu failed; %llu faults, %llu restarts, %llu replays, %llu fenced "
+        "%llu stopped, %llu failed; %llu faults, %llu restarts, %llu replays, %llu preemptions, "
+        "%llu cached tokens, %llu fenced "
         "verdicts, %llu runs given up; %llu seeds broken\n",
         number(arguments.seeds), took.count(), static_cast<double>(arguments.seeds) / took.count(),
         number(sum.events), number(sum.tokens), number(sum.answers), number(sum.stopped),
         number(sum.failed), number(sum.faults), number(sum.restarts), number(sum.replays),
-        number(sum.fenced), number(gave_up), number(broken));
+        number(sum.preemptions), number(sum.cached_tokens), number(sum.fenced), number(gave_up),
+        number(broken));
     return broken == 0 ? 0 : 1;
 }

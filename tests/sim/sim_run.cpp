@@ -6,6 +6,7 @@
 
 #include "actors/conductor/conductor_actor.hpp"
 #include "actors/protocol/counters.hpp"
+#include "model/kv_layout.hpp"
 #include "tests/sim/alloc_faults.hpp"
 #include "tests/sim/sim_scenario.hpp"
 
@@ -27,13 +28,15 @@ public:
            SimTexts& texts,
            const SimClient& script,
            SimOutcome& outcome,
-           bool faults)
+           bool faults,
+           bool losses)
         : world_{world},
           conductor_{conductor},
           texts_{texts},
           script_{script},
           outcome_{outcome},
-          faults_{faults} {
+          faults_{faults},
+          losses_{losses} {
         world_.call_at(script_.begins, [this] { ask(); });
     }
     Client(const Client&) = delete;
@@ -61,6 +64,7 @@ private:
     const SimClient& script_;
     SimOutcome& outcome_;
     bool faults_;
+    bool losses_;  // stages may be lost
     bool drained_ = false;
     std::optional<std::string> error_;
     std::size_t turn_ = 0;
@@ -76,13 +80,13 @@ private:
 void Client::ask() {
     const SimTurn& turn = script_.turns[turn_];
     AnswerOrder order;
-    order.continues = request_;
-    order.request = turn.request;
     Request whole = turn.request;
     if (request_) {
         const std::span<const TokenId> before = conductor_.text(*request_);
         whole.text.insert(whole.text.begin(), before.begin(), before.end());
+        conductor_.close(*request_);
     }
+    order.request = whole;
     // A text that is full already is a client's mistake, not a case.
     if (static_cast<Position>(whole.text.size()) >= whole.context) {
         turn_ = script_.turns.size();
@@ -150,6 +154,13 @@ void Client::end(std::uint64_t number, const AnswerStats& stats, const Status& s
     if (number != asked_ || !open_) return world_.violate("an answer ends twice");
     open_ = false;
     outcome_.replays += stats.replays;
+    outcome_.preemptions += stats.preemptions;
+    outcome_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
+    if (stats.replays > 0 && !losses_)
+        world_.violate("an answer was replayed, although no stage was lost");
+    const std::string& salt = script_.turns[turn_].request.cache_salt;
+    if (turn_ == 0 && !salt.empty() && stats.cached_tokens > 0)
+        world_.violate("a prompt was found in the cache under a salt that no other request has");
     world_.tell([&] {
         return "answer ends: " + (status.ok() ? "ok" : status.error().what) + ", " +
                std::to_string(given_) + " of " + std::to_string(expected_.size()) + " tokens";
@@ -187,7 +198,7 @@ public:
         : kinds_{kinds},
           scenario_{draw_scenario(seed, kinds)},
           timing_{scenario_.timing},
-          conductor_{scenario_.conductor, kFakeVocab, scenario_.plan.kv_slots},
+          conductor_{scenario_.conductor, kFakeVocab, scenario_.text_slots},
           world_{options(seed, scenario_, on_line), timing_, scenario_.processes, scenario_.edges} {
         if (on_line) on_line(scenario_.describe());
     }
@@ -200,9 +211,9 @@ public:
             const bool is_poison = scenario_.poison_kills &&
                                    scenario_.poison_kills != lone_draft() &&
                                    clients_.size() == kPoisonClient;
-            clients_.push_back(std::make_unique<Client>(world_, conductor_, *scenario_.texts,
-                                                        script, outcome_,
-                                                        errors_may_come() || is_poison));
+            clients_.push_back(
+                std::make_unique<Client>(world_, conductor_, *scenario_.texts, script, outcome_,
+                                         errors_may_come() || is_poison, losses_may_come()));
         }
         begin_incident();
         const auto through = [this] {
@@ -313,6 +324,22 @@ private:
 
     /// Whatever was lost on the way, a stage that is told of new requests or of none holds no old
     /// one.
+    void check_held_pages() {
+        const StageId first = toy_segment(1);
+        for (const SimProcessSpec& spec : scenario_.processes) {
+            const auto& actors = spec.process.actors;
+            if (std::find(actors.begin(), actors.end(), first) == actors.end()) continue;
+            SimProcess* process = world_.current(spec.process.id);
+            const std::uint64_t pages =
+                process == nullptr ? 0
+                                   : process->gauges()[static_cast<std::size_t>(gauges::kKvPages)];
+            const std::int32_t scratch = scenario_.plan.kv_slots - scenario_.text_slots;
+            if (pages > static_cast<std::uint64_t>(pages_for(scratch)))
+                world_.violate(process->title() + " holds " + std::to_string(pages) +
+                               " pages of its cache, and no request is open");
+        }
+    }
+
     void check_held_requests() {
         for (const SimProcessSpec& spec : scenario_.processes) {
             SimProcess* process = world_.current(spec.process.id);
@@ -340,6 +367,7 @@ private:
         if (const auto leak = world_.leaked_tensors()) world_.violate(*leak);
         if (conductor_.open_requests() != 0) world_.violate("a request is open for ever");
         if (kinds_.held_requests) check_held_requests();
+        check_held_pages();
     }
 
     SimOutcome result() {

@@ -32,13 +32,15 @@ struct SimOutcome {
     std::optional<std::string> violation;
     std::uint64_t hash = 0;
     std::uint64_t events = 0;
-    std::uint64_t tokens = 0;    // given to clients
-    std::uint64_t answers = 0;   // that ended by themselves, complete
-    std::uint64_t stopped = 0;   // that the client ended
-    std::uint64_t failed = 0;    // that ended with an error, after faults
-    std::uint64_t replays = 0;   // attempts begun because of a loss
-    std::uint64_t restarts = 0;  // incarnations
-    std::uint64_t fenced = 0;    // verdicts of old attempts that the log refused
+    std::uint64_t tokens = 0;   // given to clients
+    std::uint64_t answers = 0;  // that ended by themselves, complete
+    std::uint64_t stopped = 0;  // that the client ended
+    std::uint64_t failed = 0;   // that ended with an error, after faults
+    std::uint64_t replays = 0;  // attempts begun because of a loss
+    std::uint64_t preemptions = 0;
+    std::uint64_t cached_tokens = 0;  // of prompts
+    std::uint64_t restarts = 0;       // incarnations
+    std::uint64_t fenced = 0;         // verdicts of old attempts that the log refused
     std::uint64_t faults = 0;
     bool gave_up = false;  // the supervisor ended the run: too many deaths
 };

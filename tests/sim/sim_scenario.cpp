@@ -1,3 +1,4 @@
+// Long because a scenario is drawn from one stream of random numbers, part by part.
 #include "tests/sim/sim_scenario.hpp"
 
 #include <algorithm>
@@ -306,6 +307,22 @@ void shorten_prompt(SimRandom& random, SimClient& client) {
     if (random.chance(50)) client.turns.front().request.text.resize(1);
 }
 
+/// Prompts that begin alike, some under a salt of their client's own.
+void share_prompts(std::uint64_t seed, SimScenario& scenario) {
+    SimRandom random{seed ^ 0x7ab1e5ULL};
+    const std::uint64_t common = kKvPageSlots + random.below(10);
+    for (std::size_t i = 0; i < scenario.clients.size(); ++i) {
+        std::vector<TokenId>& text = scenario.clients[i].turns.front().request.text;
+        const bool fits = text.size() + common + 4 < static_cast<std::size_t>(kContext);
+        if (!random.chance(50) || !fits) continue;
+        for (std::uint64_t at = common; at > 0; --at)
+            text.insert(text.begin(), static_cast<TokenId>(1 + at % 3));
+        if (!random.chance(20)) continue;
+        for (SimTurn& turn : scenario.clients[i].turns)
+            turn.request.cache_salt = "client " + std::to_string(i);
+    }
+}
+
 void draw_edges(SimRandom& random, SimScenario& scenario) {
     scenario.edges = toy_edges(scenario.plan);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
@@ -391,6 +408,11 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     const auto contexts =
         static_cast<std::int32_t>(random.chance(60) ? 1 + random.below(2) : 3 + random.below(3));
     plan.kv_slots = contexts * pages_for(context_in(plan)) * kKvPageSlots;
+    // Long answers in few pages: requests are preempted.
+    SimRandom tight{seed ^ 0x719447ULL};
+    const bool is_tight = tight.chance(40) && !has_long_prompts(plan);
+    if (is_tight) plan.kv_slots = static_cast<std::int32_t>(4 + tight.below(3)) * kKvPageSlots;
+    scenario.text_slots = plan.kv_slots;
     plan.proposal_wait_micros = static_cast<std::int64_t>(random.below(3'000));
     scenario.batches_in_flight = static_cast<std::uint32_t>(1 + random.below(4));
     SimRandom own = self_draft_random(seed);
@@ -410,6 +432,10 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
         for (SimClient& client : scenario.clients) shorten_prompt(own, client);
     }
 
+    share_prompts(seed, scenario);
+    for (SimClient& client : scenario.clients) {
+        if (is_tight && tight.chance(70)) client.turns.front().request.max_tokens = 60;
+    }
     scenario.faults_end = random.log_uniform(20 * kMilli, 4 * kSecond);
     std::vector<StageId> targets;
     for (const SimProcessSpec& spec : scenario.processes) targets.push_back(spec.process.id);

@@ -47,6 +47,7 @@ struct SimExit {
 
 struct SimScenario {
     ToyPlan plan;
+    std::int32_t text_slots = 0;  // of plan.kv_slots, those for texts
     SimExit exit;
     std::optional<SelfDraftOptions> self_draft;  // then there is neither a draft nor an exit
     std::optional<SearchTrialOptions>

@@ -67,6 +67,8 @@ TEST_CASE("different seeds are different runs, and many of them meet what they a
         sum.stopped += outcome.stopped;
         sum.failed += outcome.failed;
         sum.replays += outcome.replays;
+        sum.preemptions += outcome.preemptions;
+        sum.cached_tokens += outcome.cached_tokens;
         sum.restarts += outcome.restarts;
         sum.fenced += outcome.fenced;
     }
@@ -75,6 +77,8 @@ TEST_CASE("different seeds are different runs, and many of them meet what they a
     CHECK(sum.stopped > 50);
     CHECK(sum.failed > 0);
     CHECK(sum.replays > 50);
+    CHECK(sum.preemptions > 0);
+    CHECK(sum.cached_tokens > 500);
     CHECK(sum.restarts > 100);
     CHECK(sum.fenced > 0);
 }

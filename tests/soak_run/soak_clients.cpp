@@ -7,7 +7,7 @@
 namespace paceline::testing {
 namespace {
 
-constexpr std::size_t kKeptMax = 16;        // conversations; the log has room for 64 requests
+constexpr std::size_t kKeptMax = 16;        // conversations
 constexpr std::uint64_t kLongRest = 8'000;  // orders, of which more than half are new requests
 constexpr std::size_t kComplaintsMax = 8;
 constexpr Position kTurnMax = 120;  // tokens that a turn may add: prompt and answer
@@ -87,16 +87,16 @@ void SoakClients::draw_cancel(Stream& stream) {
 }
 
 /// A conversation to go on with, or nothing: then a new one begins.
-std::optional<RequestId> SoakClients::take_kept(Stream& stream) {
+std::vector<TokenId> SoakClients::take_kept(Stream& stream) {
     if (resting_ && orders_ >= rest_ends_) {
         stream.rested = true;
-        return std::exchange(resting_, std::nullopt);
+        return *std::exchange(resting_, std::nullopt);
     }
-    if (kept_.empty() || !chance(40)) return std::nullopt;
+    if (kept_.empty() || !chance(40)) return {};
     const auto at = kept_.begin() + static_cast<std::ptrdiff_t>(below(kept_.size()));
-    const RequestId request = *at;
+    std::vector<TokenId> text = std::move(*at);
     kept_.erase(at);
-    return request;
+    return text;
 }
 
 /// Decodes plainly what is going to be asked.
@@ -115,21 +115,14 @@ bool SoakClients::expect(Stream& stream, const Request& request) {
 
 void SoakClients::ask(Stream& stream) {
     stream.rested = false;
-    stream.request = take_kept(stream);
-    if (stream.request && static_cast<Position>(session_.text(*stream.request).size()) + kTurnMax >
-                              session_.context()) {
-        session_.close(*stream.request);
-        stream.request.reset();
-    }
+    std::vector<TokenId> before = take_kept(stream);
+    if (static_cast<Position>(before.size()) + kTurnMax > session_.context()) before.clear();
+    Request whole = draw_request();
+    whole.text.insert(whole.text.begin(), before.begin(), before.end());
+    if (!before.empty()) ++tally_.continued;
+    stream.text = whole.text;
     AnswerOrder order;
-    order.continues = stream.request;
-    order.request = draw_request();
-    Request whole = order.request;
-    if (stream.request) {
-        const std::span<const TokenId> before = session_.text(*stream.request);
-        whole.text.insert(whole.text.begin(), before.begin(), before.end());
-        ++tally_.continued;
-    }
+    order.request = whole;
     if (stream.rested) ++tally_.long_rests;
     if (!expect(stream, whole)) return;
     draw_cancel(stream);
@@ -174,6 +167,7 @@ Go SoakClients::take(Stream& stream, TokenId token) {
         return Go::Stop;
     }
     ++stream.given;
+    stream.text.push_back(token);
     if (stream.cancel != Cancel::AtToken || stream.given < stream.cancel_at) return Go::On;
     stream.ended_by_client = true;
     return Go::Stop;
@@ -197,23 +191,22 @@ void SoakClients::end(Stream& stream, const AnswerStats& stats, const Status& st
                                  stream.given, stream.expected.size()));
         }
     }
-    keep(request, stream.rested);
+    session_.close(request);
+    keep(std::move(stream.text), stream.rested);
     stream.rested = false;
     if (progress_ < until_) ask(stream);
 }
 
-void SoakClients::keep(RequestId request, bool rested) {
+void SoakClients::keep(std::vector<TokenId> text, bool rested) {
     // The same conversation does not rest twice: it would outgrow its context.
-    if (plan_.parts.long_rest && !resting_ && !rested && session_.text(request).size() < 64) {
-        resting_ = request;
+    if (plan_.parts.long_rest && !resting_ && !rested && text.size() < 64) {
+        resting_ = std::move(text);
         rest_ends_ = orders_ + kLongRest;
         return;
     }
-    if (rested || chance(40)) return session_.close(request);
-    kept_.push_back(request);
-    if (kept_.size() <= kKeptMax) return;
-    session_.close(kept_.front());
-    kept_.pop_front();
+    if (rested || chance(40)) return;
+    kept_.push_back(std::move(text));
+    if (kept_.size() > kKeptMax) kept_.pop_front();
 }
 
 std::string SoakClients::open_text() const {

@@ -70,6 +70,7 @@ private:
         bool ended_by_client = false;
         bool rested = false;
         std::optional<RequestId> request;  // of the order that is open
+        std::vector<TokenId> text;         // prompt and answer so far
         Cancel cancel = Cancel::Never;
         std::size_t cancel_at = 0;  // token
         SoakClock::time_point cancel_when{};
@@ -79,14 +80,14 @@ private:
     };
 
     void ask(Stream& stream);
-    [[nodiscard]] std::optional<RequestId> take_kept(Stream& stream);
+    [[nodiscard]] std::vector<TokenId> take_kept(Stream& stream);
     [[nodiscard]] Request draw_request();
     [[nodiscard]] std::vector<TokenId> draw_text();
     void draw_cancel(Stream& stream);
     [[nodiscard]] bool expect(Stream& stream, const Request& request);
     [[nodiscard]] Go take(Stream& stream, TokenId token);
     void end(Stream& stream, const AnswerStats& stats, const Status& status);
-    void keep(RequestId request, bool rested);
+    void keep(std::vector<TokenId> text, bool rested);
     void complain(const std::string& sentence);
     [[nodiscard]] std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
     [[nodiscard]] bool chance(std::uint64_t percent) { return below(100) < percent; }
@@ -98,9 +99,9 @@ private:
     std::function<void()> tick_;
     std::mt19937_64 random_;
     std::vector<Stream> streams_;
-    std::deque<RequestId> kept_;        // ended, oldest first
-    std::optional<RequestId> resting_;  // rests
-    std::uint64_t rest_ends_ = 0;       // at this order
+    std::deque<std::vector<TokenId>> kept_;        // conversations, oldest first
+    std::optional<std::vector<TokenId>> resting_;  // rests
+    std::uint64_t rest_ends_ = 0;                  // at this order
     std::uint64_t orders_ = 0;
     SoakClock::time_point until_{};
     SoakClock::time_point progress_ = SoakClock::now();

@@ -34,13 +34,10 @@ void Cluster::teach(std::vector<TokenId> text) {
     texts_->push_back(std::move(text));
 }
 
-Result<RequestId> Cluster::submit(const Request& request,
-                                  std::optional<RequestId> continues,
-                                  std::size_t stop_after) {
+Result<RequestId> Cluster::submit(const Request& request, std::size_t stop_after) {
     answers.push_back(std::make_unique<ReceivedAnswer>());
     ReceivedAnswer* answer = answers.back().get();
     AnswerOrder order;
-    order.continues = continues;
     order.request = request;
     order.on_token = [answer, stop_after](TokenId token) {
         CHECK(answer->ends == 0);

@@ -35,9 +35,7 @@ public:
     void teach(std::vector<TokenId> text);
 
     /// Answers are kept in `answers` in the order of the orders.
-    Result<RequestId> submit(const Request& request,
-                             std::optional<RequestId> continues = std::nullopt,
-                             std::size_t stop_after = 0);
+    Result<RequestId> submit(const Request& request, std::size_t stop_after = 0);
 
     void lose(StageId id);
     /// A fresh process: an empty actor, a cache full of garbage.

@@ -55,8 +55,11 @@ SegmentPlan segment_plan(const PipelineOptions& options, int index) {
 
 std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& options, int index) {
     const int count = options.segments;
-    auto backend = std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / count,
-                                                 kFakeLayers * index / count, options.kv_slots);
+    std::int32_t scratch = 0;
+    if (options.self_draft && options.self_draft->choice != SkipChoice::Fixed)
+        scratch = pages_for(options.self_draft->scratch_slots()) * kKvPageSlots;
+    auto backend = std::make_unique<FakeBackend>(
+        kFakeLayers * (index - 1) / count, kFakeLayers * index / count, options.kv_slots + scratch);
     backend->all_nan_at = options.all_nan_at;
     backend->candidate_right = options.candidate_right;
     backend->draws_itself = options.draws_itself;

@@ -45,7 +45,7 @@ struct PipelineOptions {
     std::uint64_t seed = 1;
     DispatchOptions dispatch = {};
     VerifyOptions verify = {};
-    std::int32_t kv_slots = 1024;
+    std::int32_t kv_slots = 1024;  // for texts; the self-draft's scratch slots come on top
     TokenId all_nan_at = -1;
     int exit_at = 0;  // after which segment `exit` stands; 0: after none
     ExitOptions exit = {};

@@ -47,11 +47,11 @@ public:
         request.context = static_cast<Position>(prompt.size() + answer.size()) + 8;
         const RequestId id = id_of(jobs.size());
         Job job;
-        job.state = std::make_shared<RequestState>(id, Attempt{1}, BeginPayload{request},
-                                                   TreeRole::Names, nullptr);
+        job.state =
+            std::make_shared<RequestState>(id, Attempt{1}, BeginPayload{request}, TreeRole::Names);
         job.verifier_state = std::make_shared<RequestState>(id, Attempt{1}, BeginPayload{request},
-                                                            TreeRole::Follows, nullptr);
-        REQUIRE(scheduler.begin(job.state, now));
+                                                            TreeRole::Follows);
+        scheduler.begin(job.state, now);
         job.oracle = std::move(prompt);
         job.oracle.insert(job.oracle.end(), answer.begin(), answer.end());
         job.last_served = batches;
@@ -210,6 +210,10 @@ private:
         const Result<TreeUpdate> step = job.state->apply(verdict);
         REQUIRE(step);
         for (const TreeNode& node : step.value().dropped) REQUIRE(owner_.erase(node.slot) == 1);
+        if (job.state->over()) {
+            std::erase_if(owner_,
+                          [&](const auto& slot) { return slot.second == job.state->request(); });
+        }
         CHECK(job.state->slots().size() == used_before + verdict.count);
         REQUIRE(job.state->slots() == job.verifier_state->slots());
         rows_wasted += step.value().dropped.size();

@@ -216,8 +216,8 @@ VerifyCase random_case(std::mt19937_64& random, std::uint64_t id) {
     VerifyCase made;
     made.request = small_request(random());
     if (random() % 2 == 0) make_sampled(made.request, random());
-    made.state = std::make_shared<RequestState>(
-        RequestId{id}, Attempt{1}, BeginPayload{made.request}, TreeRole::Follows, nullptr);
+    made.state = std::make_shared<RequestState>(RequestId{id}, Attempt{1},
+                                                BeginPayload{made.request}, TreeRole::Follows);
     const auto length = static_cast<Position>(made.request.text.size());
     made.rows.push_back({.node = NodeId{1},
                          .parent = msg::kNoParent,

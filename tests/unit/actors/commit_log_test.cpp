@@ -42,22 +42,6 @@ TEST_CASE("a commit counts only if the attempt is current and the position is ne
     CHECK(log.answer(kOne).size() == 3);
 }
 
-TEST_CASE("a chat's next turn goes on after the old text, under a new attempt") {
-    CommitLog log;
-    const Attempt first = log.open(kOne, kPrompt).value();
-    msg::Verdict last = verdict(first, 3, {1});
-    last.finish = FinishReason::EndToken;
-    CHECK(log.commit(last).kind == CommitKind::Counts);
-    const std::vector<TokenId> text{10, 11, 12, 1, 20, 21};
-    const Attempt second = log.extend(kOne, text).value();
-    CHECK(second > first);
-    CHECK(log.answer(kOne).empty());
-    CHECK(log.commit(verdict(first, 6, {7})).kind == CommitKind::Stale);
-    CHECK(log.commit(verdict(second, 6, {7})).kind == CommitKind::Counts);
-    CHECK(log.answer(kOne).size() == 1);
-    CHECK_FALSE(log.extend(RequestId{9}, text).ok());
-}
-
 TEST_CASE("nothing counts after the answer has ended or the request is closed") {
     CommitLog log;
     const Attempt attempt = log.open(kOne, kPrompt).value();

@@ -22,7 +22,7 @@ TEST_CASE("a request is posted to segments before drafts, and to those that act 
         CHECK(posted.begin.attempt == Attempt{1});
         CHECK(posted.request.text == request().text);
         CHECK(posted.request.replayed == 0);
-        CHECK(posted.request.reuse == 0);
+        CHECK(posted.request.cache_generation == 0);
     }
     CHECK(bench.context.gauges[gauges::kRequests] == 1);
 }
@@ -90,23 +90,64 @@ TEST_CASE("tokens are handed on in order and the verdict that ends the answer en
     CHECK(bench.context.stops[0].second.attempt == Attempt{1});
 }
 
-TEST_CASE("requests wait for room in the KV caches, first come, first served") {
+TEST_CASE("requests wait for room for their texts; small ones pass a large one for a time only") {
     Bench bench;
-    const RequestId first = bench.submit(request(4, 96));
+    const RequestId first = bench.submit(request(40, 96));  // three pages of four
     bench.context.posted.clear();
-    bench.submit(request(4, 64));
-    bench.submit(request(4, 32));  // it would fit, but is not the next
-    CHECK(bench.context.posted.empty());
+    bench.submit(request(40, 96));
+    bench.submit(request(4, 32));  // a page: it passes
+    CHECK(bench.context.posted.size() == 3);
+    CHECK(bench.context.gauges[gauges::kQueueDepth] == 1);
+    bench.verdict(RequestId{3}, 1, 4, {50}, FinishReason::EndToken);
+    bench.context.pass(Micros{3'000'000});
+    bench.submit(request(4, 32));  // as small, but the large one has waited long enough
     CHECK(bench.context.gauges[gauges::kQueueDepth] == 2);
-    bench.verdict(first, 1, 4, {50}, FinishReason::EndToken);
+    bench.context.posted.clear();
+    bench.verdict(first, 1, 40, {50}, FinishReason::EndToken);
     CHECK(bench.context.posted.size() == 6);
     CHECK(bench.context.gauges[gauges::kQueueDepth] == 0);
+}
+
+TEST_CASE("when pages run short the youngest request gives its own, and begins after an end") {
+    Bench bench;
+    const auto wants = [&](RequestId request, std::uint32_t attempt, std::uint32_t running) {
+        bench.conductor.on_control(kFirst,
+                                   control::PagesWanted{request, Attempt{attempt}, running});
+    };
+    const RequestId oldest = bench.submit(request(4, 96));
+    const RequestId middle = bench.submit(request(4, 96));
+    bench.verdict(middle, 1, 4, {60, 61});
+    bench.context.posted.clear();
+    wants(oldest, 2, 2);  // of no attempt that runs
+    wants(oldest, 1, 3);  // it has not seen a Stop yet
+    CHECK(bench.context.stops.empty());
+
+    wants(oldest, 1, 2);
+    REQUIRE(bench.context.stops.size() == 3);
+    CHECK(bench.context.stops[0].second.request == middle);
+    CHECK(bench.context.stops[0].second.attempt == Attempt{1});
+    CHECK(bench.context.valid_from[middle] == Attempt{2});
+    CHECK(bench.context.counted[counters::kPreemptions] == 1);
+    bench.submit(request(4, 32));  // younger: it does not pass
+    CHECK(bench.context.posted.empty());
+    wants(oldest, 1, 1);  // alone: what it wants comes with its own verdicts
+    CHECK(bench.context.stops.size() == 3);
+
+    bench.verdict(oldest, 1, 4, {50}, FinishReason::EndToken);
+    REQUIRE(bench.context.posted.size() == 6);
+    CHECK(bench.context.posted[0].begin.request == middle);
+    CHECK(bench.context.posted[0].begin.attempt == Attempt{2});
+    CHECK(bench.context.posted[0].request.text == std::vector<TokenId>{0, 1, 2, 3, 60, 61});
+    bench.verdict(middle, 2, 6, {62}, FinishReason::EndToken);
+    CHECK(bench.ears[1]->tokens == std::vector<TokenId>{60, 61, 62});
+    CHECK(bench.ears[1]->stats.replays == 0);
+    CHECK(bench.ears[1]->stats.preemptions == 1);
 }
 
 TEST_CASE("a request that waits for room only is not failed for a pipeline that is back") {
     Bench bench;
     bench.lose(kFirst);
-    for (int i = 0; i < 3; ++i) bench.submit(request(4, 96));
+    for (int i = 0; i < 3; ++i) bench.submit(request(60, 96));
     bench.join(kFirst);
     CHECK(bench.context.posted.size() == 3);
     bench.context.pass(Micros{9'000'000});
@@ -114,7 +155,7 @@ TEST_CASE("a request that waits for room only is not failed for a pipeline that 
     CHECK(bench.ears[2]->ends == 0);
 }
 
-TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss") {
+TEST_CASE("what was cached before a loss is not used after it") {
     for (const bool loses : {false, true}) {
         Bench bench;
         const RequestId id = bench.submit(request());
@@ -123,37 +164,26 @@ TEST_CASE("a further turn reuses what the stages hold, and nothing after a loss"
             bench.lose(kFirst);
             bench.join(kFirst);
         }
-        AnswerOrder more = bench.order(request(3));
-        more.continues = id;
-        CHECK(bench.conductor.submit(std::move(more)).value() == id);
+        const RequestId next = bench.submit(request(9));
         const auto& posted = bench.context.posted.back();
-        CHECK(posted.begin.attempt == Attempt{2});
-        CHECK(posted.request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51, 0, 1, 2});
+        CHECK(posted.begin.attempt == Attempt{1});
         CHECK(posted.request.replayed == 0);
-        CHECK(posted.request.reuse == (loses ? 0 : 5));
-        bench.verdict(id, 2, 9, {60}, FinishReason::EndToken);
+        CHECK(posted.request.cache_generation == (loses ? 1 : 0));
+        bench.verdict(next, 1, 9, {60}, FinishReason::EndToken);
         CHECK(bench.ears[1]->tokens == std::vector<TokenId>{60});
-        CHECK(bench.ears[1]->stats.prompt_tokens == (loses ? 9 : 4));
+        CHECK(bench.ears[1]->stats.prompt_tokens == 9);
     }
 }
 
-TEST_CASE("what cannot be continued is refused: unknown, running or closed requests") {
+TEST_CASE("a request that is closed is forgotten, one that is open is not, and no id comes twice") {
     Bench bench;
     const RequestId id = bench.submit(request());
-    const auto continued = [&](RequestId what) {
-        AnswerOrder more = bench.order(request(3));
-        more.continues = what;
-        return bench.conductor.submit(std::move(more));
-    };
-    CHECK_FALSE(continued(RequestId{77}));
-    CHECK_FALSE(continued(id));
     bench.conductor.close(id);  // it is open: nothing happens
     CHECK(bench.conductor.open_requests() == 1);
     bench.conductor.cancel(id);
     bench.conductor.close(id);
     CHECK(bench.conductor.text(id).empty());
-    CHECK_FALSE(continued(id));
-    CHECK(bench.submit(request()) > id);  // ids are never used twice
+    CHECK(bench.submit(request()) > id);
 }
 
 TEST_CASE("the conductor refuses requests out of range, and leaves when it is asked to") {

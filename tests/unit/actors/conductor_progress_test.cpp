@@ -42,7 +42,7 @@ TEST_CASE(
     CHECK(bench.context.posted[0].begin.attempt == Attempt{2});
     CHECK(bench.context.posted[0].request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
     CHECK(bench.context.posted[0].request.replayed == 2);
-    CHECK(bench.context.posted[0].request.reuse == 0);
+    CHECK(bench.context.posted[0].request.cache_generation == 1);
     // The verdict of the first attempt comes after all.
     bench.verdict(id, 1, 6, {52});
     CHECK(bench.conductor.fenced() == 1);

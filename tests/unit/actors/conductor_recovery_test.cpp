@@ -34,7 +34,7 @@ TEST_CASE("a lost segment raises the attempt, stops the old one, and is waited f
         CHECK(posted.begin.attempt == Attempt{2});
         CHECK(posted.request.text == std::vector<TokenId>{0, 1, 2, 3, 50, 51});
         CHECK(posted.request.replayed == 2);
-        CHECK(posted.request.reuse == 0);
+        CHECK(posted.request.cache_generation == 1);
     }
     CHECK(bench.context.counted[counters::kReplays] == 1);
     bench.verdict(id, 1, 6, {52});

@@ -331,16 +331,17 @@ TEST_CASE("tokens beyond the shared ones are never proposed, whichever vocabular
 
 TEST_CASE("without pages a request has no model, and it gets one when another one goes") {
     std::mt19937_64 random{7};
-    FakeBackend backend{0, kFakeLayers, 512};
+    FakeBackend backend{0, kFakeLayers, 64};
     DraftModel model{backend, {.vocab_size = kFakeVocab}};
-    auto first = std::make_shared<DraftText>(request_of(5, random));
+    auto first = std::make_shared<DraftText>(request_of(40, random));
     const auto second = std::make_shared<DraftText>(request_of(5, random));
     model.open(*first);
     model.open(*second);
-    CHECK(model.knows(*first));
-    CHECK_FALSE(model.knows(*second));
+    CHECK(pass(model, {{first, {first->tree.root().id}, 1}}).size() == 1);
+    CHECK(model.knows(*second));
     CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).empty());
+    CHECK_FALSE(model.knows(*second));
     first = nullptr;
-    model.open(*second);
+    CHECK(model.knows(*second));
     CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).size() == 1);
 }

@@ -5,6 +5,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "actors/self_draft/self_draft_state.hpp"
+#include "tests/support/pipeline/cluster.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -146,6 +147,45 @@ TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
     CHECK(pairs.size() == all);
 }
 
+TEST_CASE("a cache that has no room for all texts preempts requests and changes no token") {
+    std::uint32_t preemptions = 0;
+    for (std::uint64_t seed = 1; seed <= seeds() / 2; ++seed) {
+        Mixture choice = draw_mixture(seed);
+        choice.requests = 2;
+        PipelineOptions options = options_of(choice, seed);
+        options.kv_slots = std::array{192, 320, 640}[seed % 3];  // 1.2, 2 and 4 contexts
+        CAPTURE(seed);
+        CAPTURE(name_of(options.drafting));
+        CAPTURE(options.kv_slots);
+        Cluster cluster{options};
+        std::vector<Oracle> oracles;
+        for (Request request : requests_of(choice, seed)) {
+            // Prompts of all lengths that leave an answer its room.
+            std::mt19937_64 random{seed * 100 + oracles.size()};
+            const std::size_t length = random() % 110;
+            while (request.text.size() < length)
+                request.text.push_back(static_cast<TokenId>(random() % kFakeVocab));
+            request.max_tokens = 40;
+            oracles.push_back(plain_answer(request));
+            cluster.teach(whole_text(request, oracles.back()));
+            REQUIRE(cluster.submit(request));
+        }
+        cluster.run_until_ended();
+        for (std::size_t i = 0; i < oracles.size(); ++i) {
+            CAPTURE(i);
+            CHECK(cluster.answers[i]->status.ok());
+            CHECK(cluster.answers[i]->tokens == oracles[i].answer);
+            CHECK(cluster.answers[i]->stats.replays == 0);
+            preemptions += cluster.answers[i]->stats.preemptions;
+        }
+        CHECK(cluster.answers[0]->stats.preemptions == 0);  // the oldest never is
+        cluster.run_dry();
+        CHECK(cluster.world.tensors_all_free());
+        check_no_page_held(cluster.scheduler(), options);
+    }
+    CHECK(preemptions > seeds() / 10);
+}
+
 TEST_CASE("the length of prefill batches changes no token, whoever shares them") {
     for (const std::uint32_t prefill_rows : {1U, 64U, 150U, kBatchRowsMax}) {
         for (std::uint64_t seed = 1; seed <= 12; ++seed) {
@@ -248,81 +288,6 @@ TEST_CASE("logits that are all NaN fail the request after what was accepted befo
     REQUIRE(failed.finish == FinishReason::Failed);
     for (const Drafting drafting : kDraftings) {
         check_exact({.segments = 2, .drafting = drafting, .all_nan_at = poison}, request);
-    }
-}
-
-TEST_CASE("a second turn continues in the KV cache of the first and runs only its new rows") {
-    // The stages are still busy with the end of the first turn when the second begins; every
-    // second time it was stopped in the middle.
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-        CAPTURE(seed);
-        const int segments = 1 + static_cast<int>(seed % 4);
-        const bool stopped = seed % 2 == 0;
-        const Request first = small_request(seed);
-        const Oracle oracle = plain_answer(first);
-        PipelineOptions options{.segments = segments, .drafting = Drafting::Lookup, .seed = seed};
-        options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
-        Pipeline pipeline{options, first, oracle};
-        pipeline.open_and_begin(kOne, first);
-        pipeline.world.run([&] {
-            return pipeline.conductor.finished >= 1 ||
-                   (stopped && pipeline.conductor.verdicts >= 3);
-        });
-        if (stopped) pipeline.stop(kOne, Attempt{1});
-
-        const BeginPayload second = next_turn(first, answer_of(pipeline, kOne));
-        const auto prefill_rows = [&] {
-            return pipeline.world.counted(kFirstSegment, counters::kPrefillRows);
-        };
-        const std::uint64_t prefilled = prefill_rows();
-        run_turn(pipeline, second);
-        CHECK(answer_of(pipeline, kOne) == plain_answer(second).answer);
-        CHECK(prefill_rows() == prefilled + 9);
-    }
-}
-
-TEST_CASE("a turn finds its slots given away, and all that it counted on is computed anew") {
-    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-        CAPTURE(seed);
-        std::mt19937_64 random{seed};
-        Request first = small_request(seed);
-        first.max_tokens = 8;
-        Request other = small_request(seed + 100);
-        other.max_tokens = 8;
-        const Texts texts{whole_text(first, plain_answer(first)),
-                          whole_text(other, plain_answer(other))};
-        // The cache holds one context and a page for siblings.
-        PipelineOptions options{.segments = 2 + static_cast<int>(seed % 3),
-                                .drafting = Drafting::Babble,
-                                .seed = seed,
-                                .kv_slots = first.context + kKvPageSlots};
-        options.dispatch.prefill_rows = 10 + static_cast<std::uint32_t>(random() % 55);
-        options.dispatch.batches_in_flight_max = 1 + static_cast<std::uint32_t>(seed % 3);
-        add_exit(options, static_cast<Exit>(random() % kExits), random);
-        Pipeline pipeline{options, texts};
-        pipeline.open_and_begin(kOne, first);
-        pipeline.run_until_finished(1);
-        pipeline.open_and_begin(RequestId{2}, other);
-        pipeline.run_until_finished(2);
-        pipeline.run_dry();
-        REQUIRE_FALSE(pipeline.segment_actors.front()->scheduler()->holds(kOne));
-
-        BeginPayload second{first};
-        second.text = texts[0];
-        second.reuse = static_cast<std::int32_t>(second.text.size()) - 1;
-        const Oracle oracle = plain_answer(second);
-        const Attempt attempt = reopen(pipeline, second);
-        // The first segment is through with the prompt when the others learn of the turn.
-        const control::Begin begin{
-            .request = kOne, .attempt = attempt, .payload = encode_begin(second)};
-        pipeline.world.post(kTheDraft, begin);
-        pipeline.world.post(kFirstSegment, begin);
-        pipeline.run_dry();
-        for (int i = 2; i <= options.segments; ++i) pipeline.world.post(segment_id(i), begin);
-        pipeline.run_until_finished(3);
-        CHECK(answer_of(pipeline, kOne) == oracle.answer);
-        pipeline.run_dry();
-        CHECK(pipeline.world.tensors_all_free());
     }
 }
 

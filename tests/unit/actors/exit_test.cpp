@@ -137,8 +137,8 @@ struct ExitBench {
         : request{small_request(seed)}, early{backend, std::move(options)} {
         if (end_token >= 0) request.end_tokens = {end_token};
         if (seed % 2 == 0) make_sampled(request, seed);
-        state = std::make_shared<RequestState>(kOne, kFirst, BeginPayload{request}, TreeRole::Names,
-                                               nullptr);
+        state =
+            std::make_shared<RequestState>(kOne, kFirst, BeginPayload{request}, TreeRole::Names);
         std::mt19937_64 random{seed};
         NodeId at = state->tree().root().id;
         std::vector<NodeId> nodes{at};

@@ -78,13 +78,8 @@ bool survives(std::uint64_t seed) {
     if (cluster.world.failure || !cluster.all_ended() || !all_exact(cluster, expected)) {
         return false;
     }
-    Request whole = small_request(77);
-    whole.context = options.kv_slots;
-    whole.max_tokens = 3;
-    if (!cluster.submit(whole)) return false;
-    cluster.world.run_steps(100'000);
-    return !cluster.world.failure && cluster.all_ended() && cluster.answers.back()->status.ok() &&
-           cluster.world.tensors_all_free();
+    cluster.run_dry();
+    return cluster.scheduler().pages_in_use() == 0 && cluster.world.tensors_all_free();
 }
 
 /// The seed whose try went wrong with this bug; nothing if all went well.

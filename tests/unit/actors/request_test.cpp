@@ -17,7 +17,8 @@ BeginPayload full_request() {
     BeginPayload request;
     request.text = {1, 2, 3, 4, 5};
     request.replayed = 2;
-    request.reuse = 3;
+    request.cache_generation = 3;
+    request.cache_salt = "a tenant";
     request.sampling.temperature = 0.8F;
     request.sampling.top_k = 40;
     request.sampling.top_p = 0.95F;
@@ -42,7 +43,8 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     const BeginPayload out = decode_begin(encode_begin(in)).value();
     CHECK(out.text == in.text);
     CHECK(out.replayed == in.replayed);
-    CHECK(out.reuse == in.reuse);
+    CHECK(out.cache_generation == in.cache_generation);
+    CHECK(out.cache_salt == in.cache_salt);
     CHECK(out.sampling.temperature == in.sampling.temperature);
     CHECK(out.sampling.top_k == in.sampling.top_k);
     CHECK(out.sampling.top_p == in.sampling.top_p);
@@ -104,7 +106,7 @@ TEST_CASE("a field out of range is refused by name, value and range") {
         {[](BeginPayload& r) { r.context = 5; }, "no room in the context of 5"},
         {[](BeginPayload& r) { r.context = 4097; }, "context = 4097"},
         {[](BeginPayload& r) { r.replayed = 5; }, "replayed = 5"},
-        {[](BeginPayload& r) { r.reuse = -1; }, "reuse = -1"},
+        {[](BeginPayload& r) { r.cache_salt.assign(257, 'x'); }, "cache_salt = 257 bytes"},
         {[](BeginPayload& r) { r.max_tokens = 2; }, "max_tokens = 2"},
         {[](BeginPayload& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
         {[](BeginPayload& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},

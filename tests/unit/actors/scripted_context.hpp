@@ -69,7 +69,7 @@ public:
     [[nodiscard]] std::uint64_t random() override { return ++random_; }
     void trace(TraceEvent /*event*/) override {}
     void count(Counter counter, std::uint64_t add) override { counted[counter] += add; }
-    void set(Gauge /*gauge*/, std::uint64_t /*value*/) override {}
+    void set(Gauge gauge, std::uint64_t value) override { gauges[gauge] = value; }
     [[nodiscard]] StageId self() const override { return self_; }
     [[nodiscard]] Epoch epoch() const override { return Epoch{1}; }
     [[nodiscard]] Epoch epoch_of(StageId /*peer*/) const override { return Epoch{1}; }
@@ -159,6 +159,7 @@ public:
     std::vector<control::Message> posted;
     std::vector<JobLabel> labels;
     std::map<Counter, std::uint64_t> counted;
+    std::map<Gauge, std::uint64_t> gauges;
     std::size_t refused = 0;  // messages that found no room
 
 private:

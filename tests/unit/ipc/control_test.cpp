@@ -48,7 +48,8 @@ std::vector<control::Message> one_of_each() {
         control::Rewired{StageId{3}, Epoch{3}},
         control::EdgeFault{StageId{1}, Epoch{1}, "a sequence number is wrong"},
         control::EdgeOffer{StageId{2}, Epoch{9}, StageId{3}, Epoch{4}, bytes_of("a handle")},
-        control::BeginWanted{RequestId{1ULL << 40}, Attempt{3}, 4711}};
+        control::BeginWanted{RequestId{1ULL << 40}, Attempt{3}, 4711},
+        control::PagesWanted{RequestId{1ULL << 41}, Attempt{2}, 17}};
 }
 
 std::uint16_t type_number(const control::Message& message) {
@@ -119,6 +120,10 @@ TEST_CASE("what a recovery says names every actor, incarnation and channel again
     CHECK(wanted.request == RequestId{1ULL << 40});
     CHECK(wanted.attempt == Attempt{3});
     CHECK(wanted.position == 4711);
+    const auto pages = std::get<control::PagesWanted>(again(14));
+    CHECK(pages.request == RequestId{1ULL << 41});
+    CHECK(pages.attempt == Attempt{2});
+    CHECK(pages.running == 17);
 }
 
 TEST_CASE("a transport that does not exist, and an offer over its limit, do not decode") {

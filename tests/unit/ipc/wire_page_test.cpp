@@ -102,19 +102,23 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                  {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
                   FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
                   FIELD(BatchRow, start)});
-    check_fields(between(text, "### Verdict, 312 bytes", "Example"),
+    check_fields(between(text, "### Verdict, 320 bytes", "Example"),
                  {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
-                  FIELD(Verdict, cost), FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
+                  FIELD(Verdict, cost), FIELD(Verdict, cached), FIELD(Verdict, matched),
+                  FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
     check_fields(between(text, "### Price, 48 bytes", "### TensorNote"),
                  {FIELD(Price, generation), FIELD(Price, mode), FIELD(Price, candidates_max),
                   FIELD(Price, token_us), FIELD(Price, plain_us), FIELD(Price, row_us),
                   FIELD(Price, pass_share), FIELD(Price, extra_us)});
-    check_fields(between(text, "### TensorNote, 48 bytes", "### Stop"),
+    check_fields(between(text, "### TensorNote, 48 bytes", "### Prefix"),
                  {FIELD(TensorNote, role), FIELD(TensorNote, type), FIELD(TensorNote, layer),
                   FIELD(TensorNote, first_position), FIELD(TensorNote, rows),
                   FIELD(TensorNote, row_elements), FIELD(TensorNote, tensor),
                   FIELD(TensorNote, tensor_generation)});
+    check_fields(between(text, "### Prefix, 536 bytes", "### Stop"),
+                 {FIELD(Prefix, first_block), FIELD(Prefix, count), FIELD(Prefix, matched),
+                  FIELD(Prefix, pages)});
 }
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
@@ -125,7 +129,8 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Draw) == 416);
     CHECK(sizeof(msg::BatchPart) == 32);
     CHECK(sizeof(msg::BatchRow) == 28);
-    CHECK(sizeof(msg::Verdict) == 312);
+    CHECK(sizeof(msg::Verdict) == 320);
+    CHECK(sizeof(msg::Prefix) == 536);
     CHECK(sizeof(msg::Price) == 48);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);

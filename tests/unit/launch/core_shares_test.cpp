@@ -96,7 +96,7 @@ TEST_CASE("a pipeline that is told to take one thread gets one core in all") {
     ModelOptions options;
     options.threads = 1;
     const PipelineConfig config = method_config("adadecode-parallel").value();
-    const Result<PipelinePlan> plan = plan_pipeline(file.value(), options, {config}, 1);
+    const Result<PipelinePlan> plan = plan_pipeline(file.value(), options, {config}, {});
     if (!plan) FAIL(plan.error().what);
     const std::vector<PlacedProcess>& processes = plan.value().placement.processes;
     REQUIRE(processes.size() == 2);

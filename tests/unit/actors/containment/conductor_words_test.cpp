@@ -58,11 +58,10 @@ TEST_CASE(
     Bench bench;
     bench.context.full = {kDraft};
     RequestId last = bench.submit(request());
-    for (int turn = 0; turn < 20; ++turn) {
-        bench.conductor.cancel(last);
-        AnswerOrder more = bench.order(request(1));
-        more.continues = last;
-        REQUIRE(bench.conductor.submit(std::move(more)));
+    for (std::uint32_t attempt = 1; attempt <= 20; ++attempt) {
+        bench.verdict(last, attempt, static_cast<Position>(3 + attempt), {50});
+        bench.lose(kFirst);
+        bench.join(kFirst);
     }
     bench.conductor.cancel(last);
     const auto one_more = [&] {

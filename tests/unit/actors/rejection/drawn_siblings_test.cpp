@@ -56,9 +56,8 @@ msg::Draw draw_at(Position root_position, TokenId root, const std::vector<TokenI
 struct Scene {
     Scene() {
         const BeginPayload request{{.text = {3}, .max_tokens = 20, .context = 64}};
-        state = std::make_shared<RequestState>(RequestId{1}, Attempt{1}, request, TreeRole::Names,
-                                               nullptr);
-        REQUIRE(scheduler.begin(state, Micros{0}));
+        state = std::make_shared<RequestState>(RequestId{1}, Attempt{1}, request, TreeRole::Names);
+        scheduler.begin(state, Micros{0});
     }
     void propose(Position root, TokenId token, const std::vector<TokenId>& chain) {
         msg::Proposal proposal{};
