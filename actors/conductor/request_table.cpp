@@ -8,6 +8,11 @@
 #include "model/kv_layout.hpp"
 
 namespace paceline {
+namespace {
+
+constexpr Position kGrowthMax = 4 * kKvPageSlots;  // that is kept free for one text
+
+}  // namespace
 
 std::string name_of(RequestId request) {
     return fmt::format("request {}", request.value);
@@ -72,10 +77,16 @@ std::size_t RequestTable::open_count() const {
                       [](const auto& entry) { return entry.second.phase != RequestPhase::Ended; }));
 }
 
-/// Of the text as it is, and what it will need soon.
+/// Of the text as it is, and half of what it may still grow by: few answers are as long as they may
+/// be, and those that begin together do not end together.
 std::int32_t RequestTable::pages_of(RequestId request, const RequestRecord& record) const {
-    const auto soon = static_cast<Position>(log_.text(request).size()) + kKvPageSlots;
-    return pages_for(std::min(soon, record.order.request.context));
+    const Request& wanted = record.order.request;
+    const auto length = static_cast<Position>(log_.text(request).size());
+    const auto answered = static_cast<std::int32_t>(log_.answer(request).size());
+    Position left = wanted.context - length;
+    if (wanted.max_tokens != kUnlimitedTokens) left = std::min(left, wanted.max_tokens - answered);
+    const Position growth = std::clamp(left / 2, kKvPageSlots, kGrowthMax);
+    return pages_for(std::min(length + growth, wanted.context));
 }
 
 bool RequestTable::fits(RequestId request) const {

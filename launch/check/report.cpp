@@ -1,5 +1,6 @@
 #include "launch/check/report.hpp"
 
+#include <chrono>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +23,16 @@ std::uint32_t replays_of(const CheckResult& result) {
     std::uint32_t replays = 0;
     for (const Answer& answer : result.answers) replays += answer.stats.replays;
     return replays;
+}
+
+std::uint32_t preemptions_of(const CheckResult& result) {
+    std::uint32_t preemptions = 0;
+    for (const Answer& answer : result.answers) preemptions += answer.stats.preemptions;
+    return preemptions;
+}
+
+double milliseconds(std::chrono::microseconds time) {
+    return static_cast<double>(time.count()) / 1000.0;
 }
 
 std::size_t differing(const CheckResult& result) {
@@ -53,6 +64,10 @@ std::string summary(const CheckResult& result) {
     text += line("faults", print("%d kills, %d stalls", result.kills, result.stalls));
     text += line("recoveries", print("%llu restarts, %u answers begun anew",
                                      count(Counter::Restarts), replays_of(result)));
+    text += line("prompts",
+                 print("%llu rows computed, %llu found in the cache; %u answers preempted",
+                       count(counters::kPrefillRows), count(counters::kCachedRows),
+                       preemptions_of(result)));
     text += line("tokens/s",
                  print("%.2f, plain decoding %.2f (%.2f times)", stats.rate, stats.baseline_rate,
                        stats.baseline_rate > 0 ? stats.rate / stats.baseline_rate : 0.0));
@@ -96,6 +111,12 @@ nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
                            {"tokens_per_second", answer.stats.decode_rate()},
                            {"plain_tokens_per_second", result.plain[i].stats.decode_rate()},
                            {"replays", answer.stats.replays},
+                           {"preemptions", answer.stats.preemptions},
+                           {"prompt_rows", answer.stats.prompt_tokens},
+                           {"cached_tokens", answer.stats.cached_tokens},
+                           {"begun_ms", milliseconds(answer.stats.begun)},
+                           {"first_token_ms", milliseconds(answer.stats.first_token)},
+                           {"last_token_ms", milliseconds(answer.stats.last_token)},
                            {"batches", answer.stats.verdicts.batches},
                            {"loops", first_loop(result.plain[i].ids).has_value()}};
         if (!answer.status.ok()) row["error"] = answer.status.error().what;
@@ -108,6 +129,10 @@ nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
             {"kills", result.kills},
             {"stalls", result.stalls},
             {"replays", replays_of(result)},
+            {"preemptions", preemptions_of(result)},
+            {"prefill_rows", result.stats.counter(counters::kPrefillRows)},
+            {"cached_rows", result.stats.counter(counters::kCachedRows)},
+            {"prefixes_broken", result.stats.counter(counters::kPrefixesBroken)},
             {"tokens_per_second", result.stats.rate},
             {"plain_tokens_per_second", result.stats.baseline_rate},
             {"overlap",
