@@ -64,10 +64,10 @@ std::string summary(const CheckResult& result) {
     text += line("faults", print("%d kills, %d stalls", result.kills, result.stalls));
     text += line("recoveries", print("%llu restarts, %u answers begun anew",
                                      count(Counter::Restarts), replays_of(result)));
-    text += line("prompts",
-                 print("%llu rows computed, %llu found in the cache; %u answers preempted",
-                       count(counters::kPrefillRows), count(counters::kCachedRows),
-                       preemptions_of(result)));
+    text +=
+        line("prompts", print("%llu rows computed, %llu found in the cache; %u answers preempted",
+                              count(counters::kPrefillRows), count(counters::kCachedRows),
+                              preemptions_of(result)));
     text += line("tokens/s",
                  print("%.2f, plain decoding %.2f (%.2f times)", stats.rate, stats.baseline_rate,
                        stats.baseline_rate > 0 ? stats.rate / stats.baseline_rate : 0.0));
