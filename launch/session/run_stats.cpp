@@ -86,6 +86,8 @@ nlohmann::json to_json(const RunStats& f) {
         {"accepted_tokens", f.answer.verdicts.accepted},
         {"replays", f.answer.replays},
         {"preemptions", f.answer.preemptions},
+        {"cached_tokens", f.answer.cached_tokens},
+        {"matched_tokens", f.answer.matched_tokens},
         {"weight_bytes", f.traits.memory.weight_bytes},
         {"kv_bytes", f.traits.memory.kv_bytes},
         {"workspace_bytes", f.traits.memory.workspace_bytes},

@@ -84,3 +84,15 @@ TEST_CASE("lists of numbers name the part that is wrong") {
     CHECK(!verdict(check, "").empty());
     CHECK(parse_int_list("1,2,64") == std::vector{1, 2, 64});
 }
+
+TEST_CASE("numbers of bytes have units of 1,024, and are neither nothing nor everything") {
+    CHECK(parse_byte_size("300") == 300U);
+    CHECK(parse_byte_size("300M") == 300U << 20U);
+    CHECK(parse_byte_size("1.5g") == 3U << 29U);
+    CHECK(parse_byte_size("2GiB") == std::uint64_t{2} << 30U);
+    for (const char* word : {"", "M", "0", "-1", "nan", "1e30", "2 G", "2Gx", "2X", "inf"})
+        CHECK_MESSAGE(!parse_byte_size(word), word);
+    CHECK(byte_size().spelling("2K") == "2048");
+    CHECK(byte_size().spelling("much") == "much");
+    CHECK(verdict(byte_size(), "much") == "must be a number of bytes such as 300M or 2G, not 'much'");
+}
