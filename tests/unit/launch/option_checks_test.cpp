@@ -94,5 +94,6 @@ TEST_CASE("numbers of bytes have units of 1,024, and are neither nothing nor eve
         CHECK_MESSAGE(!parse_byte_size(word), word);
     CHECK(byte_size().spelling("2K") == "2048");
     CHECK(byte_size().spelling("much") == "much");
-    CHECK(verdict(byte_size(), "much") == "must be a number of bytes such as 300M or 2G, not 'much'");
+    CHECK(verdict(byte_size(), "much") ==
+          "must be a number of bytes such as 300M or 2G, not 'much'");
 }
