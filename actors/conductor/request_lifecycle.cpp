@@ -178,7 +178,8 @@ void RequestLifecycle::pages_wanted(const control::PagesWanted& wanted) {
     const RequestRecord* record = requests_.find_running(wanted.request);
     if (record == nullptr || record->attempt != wanted.attempt) return;  // it has made room itself
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
-    if (wanted.running > running.size() || running.size() < 2) return;  // a Stop is on its way
+    // More run there than here: a Stop is on its way, whose pages may be enough.
+    if (wanted.running > running.size() || running.size() < 2) return;
     preempt(running.back());
     begin_waiting();
 }

@@ -105,10 +105,11 @@ void BatchScheduler::drop(RequestId request) {
 }
 
 void BatchScheduler::end(RequestId request) {
-    if (!entries_.contains(request)) return;
-    if (account_ != nullptr) account_->changed(request);
+    if (account_ != nullptr && entries_.contains(request)) account_->changed(request);
     drop(request);
-    pages_.note_reclaimable();  // also without pages: the conductor may have preempted it for some
+    // Also of one without pages, or whose Begin has not come: the conductor may have preempted it
+    // for a shortage, which is then named again.
+    pages_.note_reclaimable();
 }
 
 void BatchScheduler::end_all() {

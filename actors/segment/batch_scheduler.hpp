@@ -121,7 +121,7 @@ public:
                    SpeculationAccount* account = nullptr);
 
     void begin(const std::shared_ptr<RequestState>& state, Micros now);
-    /// It was stopped. Unknown: nothing happens.
+    /// It was stopped. Also if it is unknown, requests that found no page try again.
     void end(RequestId request);
     void end_all();
 

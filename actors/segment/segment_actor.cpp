@@ -187,10 +187,10 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     const auto waiting = waiting_begins_.find(route.request);
     if (waiting != waiting_begins_.end() && waiting->second.attempt <= route.attempt)
         waiting_begins_.erase(waiting);
+    roles_.ended(route.request);
     const auto state = host_.requests.latest(route.request);
     if (!state) return {};
     state->stop();
-    roles_.ended(*state);
     runner_.cancel_if_stale();
     show_gauges();
     host_.report(begin_waiting());

@@ -65,8 +65,8 @@ void SegmentRoles::begin(const std::shared_ptr<RequestState>& state) {
     if (self_draft) self_draft->begin(state);
 }
 
-void SegmentRoles::ended(const RequestState& state) {
-    if (dispatcher) dispatcher->scheduler().end(state.request());
+void SegmentRoles::ended(RequestId request) {
+    if (dispatcher) dispatcher->scheduler().end(request);
 }
 
 void SegmentRoles::all_ended() {

@@ -35,7 +35,7 @@ struct SegmentRoles {
     /// An attempt begins.
     void begin(const std::shared_ptr<RequestState>& state);
     /// It was stopped, or all of them are.
-    void ended(const RequestState& state);
+    void ended(RequestId request);
     void all_ended();
     /// A verdict was applied to the state: `step` is what it did.
     void follow(RequestState& state, const msg::Verdict& verdict, const TreeUpdate& step);

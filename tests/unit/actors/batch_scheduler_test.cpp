@@ -428,3 +428,22 @@ TEST_CASE("rows go on below rows in flight, as many batches as are allowed") {
     (void)scene.verify();
     CHECK(scene.form());
 }
+
+TEST_CASE(
+    "a request without pages is named once, and again after any Stop: also of an unknown one") {
+    Scene scene{{.start = StartRule::AtOnce}, 2 * kKvPageSlots};
+    scene.begin(std::vector<TokenId>(40, 1), kAnswer);
+    scene.begin(std::vector<TokenId>(40, 2), kAnswer);
+    while (scene.form()) {
+    }
+    const auto shortage = scene.scheduler.take_shortage();
+    REQUIRE(shortage);
+    CHECK(shortage->request == Scene::id_of(1));
+    CHECK(shortage->running == 2);
+    CHECK_FALSE(scene.form());
+    CHECK_FALSE(scene.scheduler.take_shortage());
+    // The conductor has preempted a third one, whose Stop has overtaken its Begin.
+    scene.scheduler.end(RequestId{99});
+    CHECK_FALSE(scene.form());
+    CHECK(scene.scheduler.take_shortage());
+}

@@ -1,5 +1,5 @@
-// Shared prefixes: the tree alone, and texts that share its blocks against a twin that knows what
-// every slot holds.
+// Shared prefixes: the tree alone, and texts that share its blocks, compared with a plain record of
+// what every slot holds.
 #include "actors/decoding/prefix_tree.hpp"
 
 #include <list>
