@@ -142,7 +142,10 @@ Result<KvSlot> RequestSlots::allocate(Position position, SlotRule rule) {
     return home;
 }
 
+/// Cached blocks that no text holds go first.
 std::int32_t RequestSlots::take_page(const SlotRule& rule) {
+    while (tree_ != nullptr && pages_->unreserved_pages() <= rule.pages_left && tree_->evict()) {
+    }
     return pages_->unreserved_pages() > rule.pages_left ? pages_->take() : kNoPage;
 }
 

@@ -8,7 +8,8 @@
 // of its own pages that no position can claim, then from free pages.
 //     make()        reserves the pages of all positions: each of them finds a slot
 //     on_demand()   takes pages as the text grows and gives unused ones back (trim()); when none is
-//                   free, a row of the text takes any spare slot, and fails only without one
+//                   free, nor a cached block that no text holds, a row of the text takes any spare
+//                   slot, and fails only without one
 // A request alone in the cache always finds a slot for its next token: every slot of its pages that
 // no row uses is either a spare or the home of a position to come, and candidates leave one
 // (SlotRule).

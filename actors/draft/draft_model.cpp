@@ -94,12 +94,6 @@ void DraftModel::open(DraftText& text) {
     free_dropped(text);
 }
 
-Result<KvSlot> DraftModel::allocate(DraftText::Cache& cache, Position position) const {
-    Result<KvSlot> slot = cache.slots.allocate(position);
-    while (!slot && pool_->prefixes.evict()) slot = cache.slots.allocate(position);
-    return slot;
-}
-
 bool DraftModel::knows(const DraftText& text) const {
     if (!text.cache) return false;
     const DraftText::Cache& cache = *text.cache;
@@ -187,7 +181,7 @@ bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     }
     while (cache.cached() < root && room() > 0) {
         const Position at = cache.cached() - cache.begin;
-        const Result<KvSlot> slot = allocate(cache, at);
+        const Result<KvSlot> slot = cache.slots.allocate(at);
         if (!slot) {
             cache.short_at = pool_->pages.releases();
             return false;
@@ -220,7 +214,8 @@ bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
                     .position = node->position,
                     .slot = node->slot};
         if (row.slot == kNoSlot) {
-            const Result<KvSlot> slot = allocate(*text.cache, node->position - text.cache->begin);
+            const Result<KvSlot> slot =
+                text.cache->slots.allocate(node->position - text.cache->begin);
             if (!slot) {
                 text.tree.close(id);  // the cache is full; its trunk still finds its homes
                 return true;
@@ -347,7 +342,7 @@ bool DraftModel::write_kv(DraftText& text, DraftNodeId id, ConstKvBytes bytes) {
     const bool in_order =
         parent != nullptr ? parent->slot != kNoSlot : text.cache->cached() == node->position;
     if (!in_order || text.cache->checked < text.tokens.size()) return false;
-    const Result<KvSlot> slot = allocate(*text.cache, node->position - text.cache->begin);
+    const Result<KvSlot> slot = text.cache->slots.allocate(node->position - text.cache->begin);
     if (!slot) return false;
     backend_.write_kv(slot.value(), bytes);
     text.tree.set_slot(id, slot.value());
@@ -362,7 +357,7 @@ bool DraftModel::write_kv_at(DraftText& text, Position position, ConstKvBytes by
         position - cache.begin >= cache.positions) {
         return false;
     }
-    const Result<KvSlot> slot = allocate(cache, position - cache.begin);
+    const Result<KvSlot> slot = cache.slots.allocate(position - cache.begin);
     if (!slot) return false;
     cache.slots.commit(slot.value());
     backend_.write_kv(slot.value(), bytes);

@@ -197,7 +197,6 @@ private:
         Position length = 0;  // in the cache before it
     };
 
-    [[nodiscard]] Result<KvSlot> allocate(DraftText::Cache& cache, Position position) const;
     void free_dropped(DraftText& text) const;
     void begin_behind(DraftText& text, std::size_t unknown) const;
     void add(const Expansion& expansion);

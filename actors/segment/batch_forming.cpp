@@ -309,7 +309,7 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
-        const Result<KvSlot> slot = allocate(entry, static_cast<Position>(position), {});
+        const Result<KvSlot> slot = entry.slots.allocate(static_cast<Position>(position));
         if (!slot) return static_cast<std::uint32_t>(position - begin);
         entry.slots.commit(slot.value());
         if (planted(PlantedBug::PrefixUnproven)) publish(entry);
@@ -336,7 +336,7 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
         const bool begun = ahead != entry.ahead_rows.end();
         const Result<KvSlot> slot =
             begun ? Result<KvSlot>{ahead->second.slot}
-                  : allocate(entry, node.position, is_root ? SlotRule{} : candidate_rule());
+                  : entry.slots.allocate(node.position, is_root ? SlotRule{} : candidate_rule());
         if (!slot) continue;  // it waits, and what is below it
         sent.push_back(node.id);
         batch.rows.push_back(tree.send(node.id, slot.value()));

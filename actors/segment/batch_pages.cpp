@@ -16,12 +16,6 @@ std::int32_t BatchScheduler::pages_in_use() const {
 
 // ---- Pages
 
-Result<KvSlot> BatchScheduler::allocate(Entry& entry, Position position, SlotRule rule) {
-    Result<KvSlot> slot = entry.slots.allocate(position, rule);
-    while (!slot && prefixes_.evict()) slot = entry.slots.allocate(position, rule);
-    return slot;
-}
-
 std::uint32_t BatchScheduler::running() const {
     return static_cast<std::uint32_t>(entries_.size());
 }

@@ -295,7 +295,7 @@ std::optional<KvSlot> BatchScheduler::allocate_ahead(RequestId request, NodeId n
     const TreeNode* named = entry.state->tree().find(node);
     PACE_CHECK(named != nullptr && !named->sent() && !entry.ahead_rows.contains(node),
                "a node is computed ahead that is not in the tree, or computed already");
-    const Result<KvSlot> slot = allocate(entry, named->position, candidate_rule());
+    const Result<KvSlot> slot = entry.slots.allocate(named->position, candidate_rule());
     if (!slot) return std::nullopt;
     entry.ahead_rows[node] = {.position = named->position, .slot = slot.value()};
     return slot.value();

@@ -245,7 +245,6 @@ private:
         [[nodiscard]] bool prefills() const { return nodes.empty(); }
     };
 
-    [[nodiscard]] Result<KvSlot> allocate(Entry& entry, Position position, SlotRule rule);
     [[nodiscard]] SlotRule candidate_rule() const;
     [[nodiscard]] std::uint32_t running() const;
     [[nodiscard]] bool is_blocked(const Entry& entry) const;

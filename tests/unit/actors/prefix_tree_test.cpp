@@ -232,8 +232,7 @@ private:
         text.slots.trim();
     }
     std::optional<KvSlot> allocate(Text& text, Position at) {
-        Result<KvSlot> slot = text.slots.allocate(at);
-        while (!slot && tree_.evict()) slot = text.slots.allocate(at);
+        const Result<KvSlot> slot = text.slots.allocate(at);
         if (slot) return slot.value();
         ++short_of_pages;
         return std::nullopt;
