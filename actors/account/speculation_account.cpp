@@ -72,6 +72,17 @@ std::size_t SpeculationAccount::rows_ahead(std::span<const double> probabilities
     return rows_worth(probabilities, 0, prices);
 }
 
+std::uint32_t SpeculationAccount::rows_beside(BatchSize size, double times) const {
+    const double most = times * costs_.expected(size).sum_us;
+    if (most <= 0.0) return 0;
+    const std::uint32_t own = size.rows;
+    while (size.rows < kVerifyRowsMax) {
+        ++size.rows;
+        if (costs_.expected(size).sum_us > most) return size.rows - own - 1;
+    }
+    return size.rows - own;
+}
+
 void SpeculationAccount::formed(std::span<const Part> parts,
                                 const BatchSize& size,
                                 std::size_t running,

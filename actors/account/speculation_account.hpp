@@ -76,6 +76,10 @@ public:
     [[nodiscard]] std::size_t rows_ahead(std::span<const double> probabilities,
                                          BatchSize size) const;
 
+    /// Rows of prompts that a batch may have beside those of `size` if it may take `times` as long;
+    /// 0: nothing is known of such batches.
+    [[nodiscard]] std::uint32_t rows_beside(BatchSize size, double times) const;
+
     // What happens.
     /// A part of a verify batch goes out. `running`: requests that are decoded; `alone`: no other
     /// verify batch is on its way.

@@ -21,14 +21,22 @@ void DraftBegins::post_allowed() {
     if (context_ == nullptr) return;
     for (auto& [home, quarantine] : quarantines_) {
         if (!stages_.is_home_whole(home)) continue;
-        for (const RequestId request :
-             quarantine.to_deliver(requests_.in_phase(RequestPhase::Running), context_->now())) {
+        for (const RequestId request : quarantine.to_deliver(speculating(), context_->now())) {
             for (const StageTable::Stage& each : stages_.all()) {
                 if (each.essential || StageTable::home_of(each) != home) continue;
                 post_(request, requests_.at(request), each.id);
             }
         }
     }
+}
+
+/// The running requests that are drafted for.
+std::vector<RequestId> DraftBegins::speculating() const {
+    std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
+    std::erase_if(running, [&](RequestId request) {
+        return !requests_.at(request).order.request.speculation.on;
+    });
+    return running;
 }
 
 void DraftBegins::wanted(StageId from, const control::BeginWanted& wanted) {

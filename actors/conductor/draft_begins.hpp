@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "actors/conductor/begin_resend_queue.hpp"
 #include "actors/conductor/draft_quarantine.hpp"
@@ -60,6 +61,7 @@ public:
     void explained(RequestId request);
 
 private:
+    [[nodiscard]] std::vector<RequestId> speculating() const;
     void excuse(StageId home, DraftQuarantine& quarantine);
 
     StageContext* context_ = nullptr;

@@ -27,6 +27,7 @@ public:
     void value(std::string_view /*field*/, const AcceptanceRule& rule) {
         archive_(static_cast<std::uint8_t>(rule));
     }
+    void value(std::string_view /*field*/, bool flag) { archive_(std::uint8_t{flag}); }
     template <class T>
     void list(std::string_view /*field*/, const std::vector<T>& items, std::uint32_t items_max) {
         PACE_CHECK(items.size() <= items_max, "a request's list is longer than its bound");
@@ -62,6 +63,11 @@ public:
         std::uint8_t number = 0;
         value(field, number);
         rule = static_cast<AcceptanceRule>(number);  // validate() looks at it
+    }
+    void value(std::string_view field, bool& flag) {
+        std::uint8_t number = 0;
+        value(field, number);
+        flag = number != 0;
     }
     template <class T>
     void list(std::string_view field, std::vector<T>& items, std::uint32_t items_max) {
@@ -117,12 +123,19 @@ void fields(Archive& archive, Payload& begin) {
     archive.value("presence_penalty", sampling.presence_penalty);
     archive.value("frequency_penalty", sampling.frequency_penalty);
     archive.value("penalty_window", sampling.penalty_window);
+    archive.value("penalty_begin", sampling.penalty_begin);
     archive.list("logit_bias", sampling.logit_bias, kLogitBiasMax);
     archive.value("seed", sampling.seed);
     archive.list("end_tokens", begin.end_tokens, kEndTokensMax);
     archive.value("max_tokens", begin.max_tokens);
     archive.value("acceptance", begin.acceptance);
     archive.value("context", begin.context);
+    auto& speculation = begin.speculation;
+    archive.value("speculation.on", speculation.on);
+    archive.value("speculation.gamma", speculation.gamma);
+    archive.value("speculation.verify_reach_min", speculation.verify_reach_min);
+    archive.value("speculation.draft_reach_min", speculation.draft_reach_min);
+    archive.value("speculation.confidence_min", speculation.confidence_min);
 }
 
 }  // namespace

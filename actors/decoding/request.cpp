@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "actors/decoding/request_checks.hpp"
 
@@ -15,6 +16,22 @@ Status validate_tokens(const std::string& field, std::span<const TokenId> tokens
         return request_out_of_range(
             fmt::format("{}[{}]", field, i), std::to_string(tokens[i]),
             fmt::format("a token of the vocabulary, 0 .. {}", vocab_size - 1));
+    }
+    return {};
+}
+
+Status validate_speculation(const SpeculationLimits& limits) {
+    if (limits.gamma < 0 || limits.gamma > static_cast<std::int32_t>(kGammaMax)) {
+        return request_out_of_range("speculation.gamma", std::to_string(limits.gamma),
+                                    fmt::format("0 (as the pipeline) .. {}", kGammaMax));
+    }
+    const std::pair<const char*, float> thresholds[] = {
+        {"speculation.verify_reach_min", limits.verify_reach_min},
+        {"speculation.draft_reach_min", limits.draft_reach_min},
+        {"speculation.confidence_min", limits.confidence_min}};
+    for (const auto& [field, value] : thresholds) {
+        if (value >= 0.0F && value <= 1.0F) continue;  // NaN is refused
+        return request_out_of_range(field, fmt::format("{}", value), "0 .. 1");
     }
     return {};
 }
@@ -68,6 +85,7 @@ Status check_answer(const Request& request, std::int32_t replayed, int vocab_siz
     if (Status tokens = validate_tokens("end_tokens", request.end_tokens, vocab_size); !tokens) {
         return tokens;
     }
+    if (Status limits = validate_speculation(request.speculation); !limits) return limits;
     return validate(request.sampling, vocab_size);
 }
 

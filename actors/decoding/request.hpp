@@ -6,7 +6,8 @@
 //     BatchParams    (answer_batches)   + max_running, what is kept    many answers on one backend
 //     BeginPayload   (begin_payload)    + what is decoded already      an attempt, at every stage
 //
-// How candidates are proposed and accepted is not the client's: a pipeline's configuration says it.
+// How candidates are proposed and accepted is said by the pipeline's configuration; a client can only
+// ask for less of it.
 // Plain values; any thread.
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "actors/decoding/finish_rule.hpp"
+#include "actors/decoding/speculation_limits.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/sampling/sampling.hpp"
@@ -35,6 +37,7 @@ struct Request {
     Position context = 0;
     /// Only requests with the same salt share cached prefixes.
     std::string cache_salt = {};
+    SpeculationLimits speculation = {};
 
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {

@@ -17,10 +17,6 @@ std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNode* c
     if (!text.sampling.has_penalties()) return {};
     std::vector<TokenId> seen = text.tokens;
     for (const DraftNode* node : path.subspan(1)) seen.push_back(node->token);
-    const std::int32_t window = text.sampling.penalty_window;
-    if (window >= 0 && seen.size() > static_cast<std::size_t>(window)) {
-        seen.erase(seen.begin(), seen.end() - window);
-    }
     return seen;
 }
 

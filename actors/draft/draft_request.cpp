@@ -45,7 +45,8 @@ DraftRequest::DraftRequest(const control::Begin& begin,
       drawn_{!spec.sampling.greedy()},
       weighs_{!plan.growth.adaptive && !plan.growth.threshold_adapts &&
               plan.growth.confidence_min <= 0.0F},
-      finish_{spec.finish_rule()} {
+      finish_{spec.finish_rule()},
+      speculation_{spec.speculation} {
     const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
     if (model_ != nullptr) model_->open(*text);
@@ -61,7 +62,7 @@ bool DraftRequest::uses_model() const {
 
 std::int32_t DraftRequest::room() const {
     // The target's own token takes the last place, so one candidate fewer can be of use.
-    return finish_.room_at(text->tree.root().position + 1) - 1;
+    return speculation_.depth_max(finish_.room_at(text->tree.root().position + 1) - 1);
 }
 
 DraftRequest::Fit DraftRequest::fit(const msg::Verdict& verdict) const {
@@ -231,7 +232,8 @@ bool DraftRequest::stopped(const ChainStop& stop, std::int32_t depth) const {
         if (below == nullptr) break;
         at = below;
     }
-    return at->id != text->tree.root().id && stop.ends_behind(at->log_prob, at->path_log_prob);
+    return at->id != text->tree.root().id &&
+           speculation_.stricter(stop).ends_behind(at->log_prob, at->path_log_prob);
 }
 
 DraftRequest::Judged DraftRequest::judged(const msg::Verdict& verdict) const {
@@ -250,7 +252,7 @@ DraftRequest::Judged DraftRequest::judged(const msg::Verdict& verdict) const {
 }
 
 Growth::Step DraftRequest::next(const ChainStop& stop) {
-    growth.stop_at(stop);
+    growth.stop_at(speculation_.stricter(stop));
     if (account_.price.generation > 0) weigh_passes();
     return growth.next(text->tree, room());
 }
@@ -342,7 +344,7 @@ void DraftRequest::take_chain(DraftNodeId behind,
         if (!at) break;
         ++added;
         const DraftNode& last = *tree.find(*at);
-        stopped = stop.ends_behind(last.log_prob, last.path_log_prob);
+        stopped = speculation_.stricter(stop).ends_behind(last.log_prob, last.path_log_prob);
         if (stopped) break;  // not closed: it is continued as soon as `stop` lets it
     }
     if (alone && at && !stopped && added < asked) tree.close(*at);  // it knows no further

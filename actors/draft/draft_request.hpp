@@ -97,7 +97,7 @@ public:
     /// Whether candidates are drawn. Then the first segment must have a node before it gets the
     /// Draw of its children, so the tree is sent as it grows.
     [[nodiscard]] bool draws() const { return text->draw_top > 0 && uses_model(); }
-    /// Candidates below the root that could still be committed.
+    /// Candidates below the root that could still be committed, and that the client lets in.
     [[nodiscard]] std::int32_t room() const;
     [[nodiscard]] bool uses_model() const;
 
@@ -137,6 +137,7 @@ private:
     bool weighs_;                      // no published rule ends the chains
     std::optional<bool> begins_ = {};  // whether the first pass of this round pays
     FinishRule finish_;
+    SpeculationLimits speculation_;
     std::vector<TokenId> uncommitted_;  // came while a job had the source
     std::optional<msg::Proposal> candidates_ahead_;
     std::optional<msg::Proposal> trunk_ahead_;

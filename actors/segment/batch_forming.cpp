@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "actors/segment/batch_scheduler.hpp"
@@ -11,15 +12,31 @@
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
+namespace {
+
+// A batch with prompts takes at most so many times as long as its verify rows alone, if they leave
+// room for more than the prompts' share.
+constexpr double kPromptDelay = 2.0;
+
+}  // namespace
 
 // ---- The rows of one request
 
-/// Whether the token after this node could be committed.
+/// Whether the token after this node could be committed, and the client wants it verified.
 bool BatchScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
     const FinishRule& rule = entry.state->finish_rule();
+    const TreeNode& root = entry.state->tree().root();
     // The root is committed and did not end the answer: an end token there comes from the prompt.
-    if (node.id == entry.state->tree().root().id) return rule.room_at(node.position + 1) >= 1;
+    if (node.id == root.id) return rule.room_at(node.position + 1) >= 1;
+    const SpeculationLimits& limits = limits_of(entry);
+    const Position depth = node.position - root.position;
+    if (!limits.on || limits.depth_max(depth) < depth) return false;
     return rule.after(node.token, node.position) == FinishReason::None;
+}
+
+/// Log probability of a path below which no row is sent; of 0: -inf.
+float BatchScheduler::verify_reach_min_log(const Entry& entry) const {
+    return std::log(std::max(options_.verify_reach_min, limits_of(entry).verify_reach_min));
 }
 
 /// In the order in which they should be sent. Parents come first, so any prefix can be sent.
@@ -38,11 +55,11 @@ std::vector<NodeId> BatchScheduler::unsent_nodes(const Entry& entry) const {
 
 std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
-    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
+    const float reach_min = verify_reach_min_log(entry);
     std::vector<NodeId> nodes;
     for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
          node = tree.trunk_child(node->id)) {
-        if (!worth_a_row(entry, *node) || node->path_log_prob < verify_reach_min) break;
+        if (!worth_a_row(entry, *node) || node->path_log_prob < reach_min) break;
         if (!node->sent()) nodes.push_back(node->id);
     }
     return nodes;
@@ -51,7 +68,7 @@ std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
 std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
-    const float verify_reach_min = std::log(options_.verify_reach_min);  // of 0: -inf
+    const float reach_min = verify_reach_min_log(entry);
     std::vector<const TreeNode*> found;
     std::vector<NodeId> reachable;  // sent, or in `found`: ascending, as the tree's nodes are
     for (const TreeNode& node : tree.nodes()) {
@@ -59,7 +76,7 @@ std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
         if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
             continue;
         }
-        if (!worth_a_row(entry, node) || node.path_log_prob < verify_reach_min ||
+        if (!worth_a_row(entry, node) || node.path_log_prob < reach_min ||
             node.position > deepest)
             continue;
         reachable.push_back(node.id);
@@ -85,8 +102,8 @@ bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
 
 // ---- Who shares the batch
 
-/// All requests with rows to send: first those that found no room most often, then verify
-/// before prefill, then those served longest ago.
+/// All requests with rows to send: first those that found no room most often, then verify before
+/// prefill, then those served longest ago.
 std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micros now) {
     std::vector<SchedulableRequest> found;
     for (auto& [request, entry] : entries_) {
@@ -165,7 +182,8 @@ void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Mi
     }
     if (probabilities.empty()) return;
     std::sort(probabilities.begin(), probabilities.end(), std::greater<>{});
-    const std::size_t room = kVerifyRowsMax - std::min(kVerifyRowsMax, size.requests);
+    const std::uint32_t rows = verify_room(claims_of(candidates), row_limits(size));
+    const std::size_t room = rows - std::min(rows, size.requests);
     if (probabilities.size() > room) probabilities.resize(room);
     const std::size_t taken = account_->rows_of_round(probabilities, size, waited);
     const double least = taken == 0 ? 2.0 : probabilities[taken - 1];
@@ -178,35 +196,44 @@ void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Mi
     }
 }
 
-/// Verify parts, and prefills that found no room before, share the rows evenly, as far as they need
-/// that many and verify rows are left; other prefills take the remaining rows, in their order.
+std::vector<RowClaim> BatchScheduler::claims_of(
+    std::span<const SchedulableRequest> candidates) const {
+    std::vector<RowClaim> claims;
+    for (const SchedulableRequest& each : candidates) {
+        const RequestState& state = *each.entry->state;
+        claims.push_back({.prompt = each.prefills(),
+                          .wanted = each.wanted,
+                          .left = state.text().size() - state.slots().size(),
+                          .arrived = state.request().value});
+    }
+    return claims;
+}
+
+/// Prompts may make a batch as long again as its verify rows do; kPromptDelay.
+RowLimits BatchScheduler::row_limits(const BatchSize& verified) const {
+    const std::uint32_t rows = options_.batch_rows();
+    RowLimits limits{.batch = rows, .verify_max = kVerifyRowsMax};
+    limits.prompts_least = std::max(
+        1U, static_cast<std::uint32_t>(std::lround(options_.prompt_share * static_cast<float>(rows))));
+    if (account_ == nullptr) return limits;
+    limits.beside = [this, verified](std::uint32_t verify_rows) {
+        BatchSize size = verified;
+        size.rows = verify_rows;
+        return account_->rows_beside(size, kPromptDelay);
+    };
+    return limits;
+}
+
 void BatchScheduler::share_rows(std::vector<SchedulableRequest>& candidates) const {
-    std::uint32_t left = options_.batch_rows();
-    std::uint32_t verify_left = kVerifyRowsMax;
-    std::vector<SchedulableRequest*> open;
-    for (SchedulableRequest& each : candidates) {
-        if (!each.prefills() || each.entry->passed > 0) open.push_back(&each);
+    BatchSize verified;
+    for (const SchedulableRequest& each : candidates) {
+        if (each.prefills()) continue;
+        ++verified.requests;
+        verified.context += each.entry->state->text().size();
     }
-    while (left > 0 && !open.empty()) {
-        for (SchedulableRequest* each : open) {
-            if (left == 0) break;
-            if (!each->prefills()) {
-                if (verify_left == 0) continue;
-                --verify_left;
-            }
-            ++each->granted;
-            --left;
-        }
-        std::erase_if(open, [&](const SchedulableRequest* each) {
-            return each->granted >= each->wanted || (verify_left == 0 && !each->prefills());
-        });
-    }
-    for (SchedulableRequest& each : candidates) {
-        if (!each.prefills()) continue;
-        const std::uint32_t more = std::min(left, each.wanted - each.granted);
-        each.granted += more;
-        left -= more;
-    }
+    std::vector<RowClaim> claims = claims_of(candidates);
+    paceline::share_rows(claims, row_limits(verified));
+    for (std::size_t i = 0; i < claims.size(); ++i) candidates[i].granted = claims[i].granted;
 }
 
 std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {

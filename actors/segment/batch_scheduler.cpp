@@ -62,6 +62,10 @@ Status validate(const DispatchOptions& options) {
         !parts) {
         return parts;
     }
+    if (!(options.prompt_share >= 0.0F && options.prompt_share <= 0.9F)) {
+        return Error{Errc::BadArgument, fmt::format("dispatch: prompt_share = {}, must be 0 .. 0.9",
+                                                    options.prompt_share)};
+    }
     if (!(options.verify_reach_min >= 0.0F && options.verify_reach_min <= 1.0F)) {
         return Error{Errc::BadArgument, fmt::format("dispatch: reach_min = {}, must be 0 .. 1",
                                                     options.verify_reach_min)};
@@ -146,6 +150,7 @@ void BatchScheduler::propose(const msg::Proposal& proposal, ProposalSource sourc
     const auto found = entries_.find(proposal.route.request);
     if (found == entries_.end()) return;
     Entry& entry = found->second;
+    if (!limits_of(entry).on) return;
     if (proposal.root_position > entry.state->tree().root().position) {
         std::optional<msg::Proposal>& kept = entry.ahead[static_cast<std::size_t>(source)];
         const bool same_root = kept && kept->root_position == proposal.root_position;
@@ -351,7 +356,7 @@ Position BatchScheduler::wanted_root(const Entry& entry) const {
 
 /// Whether to wait for the draft's proposal instead of starting now.
 bool BatchScheduler::waits_for_draft(const Entry& entry) const {
-    if (!draft_present_ || entry.silent >= kSilentWaitsMax) return false;
+    if (!draft_present_ || !limits_of(entry).on || entry.silent >= kSilentWaitsMax) return false;
     const bool nothing_comes =
         account_ != nullptr && (account_->allowed() == 0 ||
                                 (!options_.draft_is_instant && entry.empty >= kEmptyAnswersMax));

@@ -20,9 +20,9 @@
 // them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
 // and `Lockstep` first wait a limited time for the draft. After several waits that timed out they
 // stop waiting until the draft sends a proposal; they do not wait for a lost draft until it has
-// joined again. A batch mixes requests (continuous batching): first the verify rows of all ready
-// requests, each with a fair share of kVerifyRowsMax, then prefill rows of others in the remaining
-// room. Requests that found no room come first in the next batch, a prefill with a reserved share.
+// joined again. A batch mixes requests (continuous batching): the verify rows of all ready requests
+// and prefill rows of others, as row_shares.hpp says. Requests that found no room come first in the
+// next batch.
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
 // beyond the token limit or the context. With an account (actors/account) a batch takes the
 // candidates that pay, and in a plain turn none.
@@ -40,12 +40,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "actors/account/speculation_account.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
+#include "actors/segment/row_shares.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
@@ -78,6 +80,8 @@ struct DispatchOptions {
     // Of one request's prefill in a batch; read by all segments, for it bounds the batch.
     std::uint32_t prefill_rows = kVerifyRowsMax;
     std::uint32_t requests_max = kBatchPartsMax;  // that share a batch
+    // Part of a batch's rows that is kept for prompts while other requests decode, 0 .. 0.9.
+    float prompt_share = 0.25F;
     // A row is sent only if its path is at least this probable by its proposers' estimates; the
     // root always is sent. 0: no limit.
     float verify_reach_min = 0.0F;
@@ -264,6 +268,10 @@ private:
     [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 
     // Batches (batch_forming.cpp).
+    [[nodiscard]] static const SpeculationLimits& limits_of(const Entry& entry) {
+        return entry.state->spec().speculation;
+    }
+    [[nodiscard]] float verify_reach_min_log(const Entry& entry) const;
     [[nodiscard]] bool may_start(const Entry& entry, Micros now) const;
     [[nodiscard]] bool worth_a_row(const Entry& entry, const TreeNode& node) const;
     [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
@@ -274,6 +282,9 @@ private:
     [[nodiscard]] bool draws(const Entry& entry) const;
     void weigh(SchedulableRequest& candidate) const;
     void choose_rows(std::vector<SchedulableRequest>& candidates, Micros now) const;
+    [[nodiscard]] std::vector<RowClaim> claims_of(
+        std::span<const SchedulableRequest> candidates) const;
+    [[nodiscard]] RowLimits row_limits(const BatchSize& verified) const;
     void share_rows(std::vector<SchedulableRequest>& candidates) const;
     [[nodiscard]] std::size_t on_their_way() const;
     void charge(const msg::Batch& batch, bool alone, Micros now);

@@ -139,7 +139,7 @@ void EarlyVerify::collect(const SegmentRun& run) {
 void EarlyVerify::look_ahead(const SegmentRun& run,
                              const std::shared_ptr<RequestState>& state,
                              ConstHiddenRows hidden) {
-    if (!wanted_ || evaluator_.options().ahead.empty()) return;
+    if (!wanted_ || evaluator_.options().ahead.empty() || !state->spec().speculation.on) return;
     if (job_.ahead.empty()) {
         job_.label = {.name = "exit",
                       .request = state->request(),

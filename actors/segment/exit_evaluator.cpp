@@ -92,6 +92,7 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
 ExitPart ExitEvaluator::plan(const std::shared_ptr<RequestState>& state,
                              std::span<const msg::BatchRow> rows) const {
     ExitPart part{.state = state, .committed = state->text()};
+    if (!state->spec().speculation.on) return part;
     const TokenTree& tree = state->tree();
     for (const msg::BatchRow& named : rows) {
         const auto children = static_cast<int>(children_of(tree, named.node).size());
@@ -210,9 +211,9 @@ bool ExitEvaluator::starts_early(const ExitPart& part, const ExitRow& row) const
     const Candidate& best = row.best.front();
     if (options_.gate > 0.0F && !(best.log_prob > std::log(options_.gate))) return false;
     // Rows that have no verdict yet: from the root down to this one.
-    const auto waiting =
-        static_cast<std::uint32_t>(row.position - state.tree().root().position) + 1;
-    if (waiting > options_.early_max) return false;
+    const Position waiting = row.position - state.tree().root().position + 1;
+    const auto most = static_cast<Position>(options_.early_max);
+    if (waiting > state.spec().speculation.depth_max(most)) return false;
     return state.finish_rule().after(best.token, row.position + 1) == FinishReason::None;
 }
 

@@ -55,6 +55,8 @@ std::shared_ptr<const DraftPath> SelfDraft::path_of(const SkipSet& set) const {
 // ---- Requests
 
 void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
+    chains_.erase(state->request());  // of an earlier attempt
+    if (!state->spec().speculation.on) return show();
     auto chain = std::make_shared<DraftChain>();
     chain->state = state;
     chains_[state->request()] = std::move(chain);
@@ -101,7 +103,7 @@ bool SelfDraft::may_begin(const DraftChain& chain) const {
 std::int32_t SelfDraft::limit(const DraftChain& chain) const {
     const RequestState& state = *chain.state;
     const std::int32_t room = state.finish_rule().room_at(chain.root + 1) - 1;
-    return std::min(tools_.options.gamma, room);
+    return state.spec().speculation.depth_max(std::min(tools_.options.gamma, room));
 }
 
 void SelfDraft::begin_chain(DraftChain& chain) {
@@ -227,7 +229,7 @@ void SelfDraft::extend(DraftChain& chain,
     chain.score_product *= own;
     const bool last =
         chain.state->finish_rule().after(best.front().token, position) != FinishReason::None;
-    const ChainStop& stop = stops_.now();
+    const ChainStop stop = chain.state->spec().speculation.stricter(stops_.now());
     chain.ended = last || chain.drafted_tokens() >= limit(chain) ||
                   chain.candidates >= chain.round.candidates || own < stop.confidence_min ||
                   chain.score_product < stop.product_min;

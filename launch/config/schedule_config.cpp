@@ -25,6 +25,9 @@ std::vector<Field> fields_of(DispatchOptions& s) {
          "requests wait longer",
          "64; 512 if all segments are on GPUs"},
         {"requests_max", number(s.requests_max, 1, kBatchPartsMax), "requests that share a batch"},
+        {"prompt_share", number(s.prompt_share, 0, 0.9),
+         "part of a batch's rows that prompts get at least while other requests decode; more, as "
+         "far as the batch takes at most twice as long"},
         {"reach_min", number(s.verify_reach_min, 0, 1),
          "a candidate is sent only if its path is at least this probable; 0: always"},
         {"controller", word(s.controller, {"off", "on", "plain"}),

@@ -31,9 +31,12 @@ void apply_bias_and_penalties(std::span<float> logits,
     }
     if (!params.has_penalties() || params.penalty_window == 0) return;
 
-    const std::size_t window = params.penalty_window < 0
-                                   ? seen.committed.size() + seen.path.size()
-                                   : static_cast<std::size_t>(params.penalty_window);
+    const std::size_t text = seen.committed.size() + seen.path.size();
+    const std::size_t counting = text - std::min(text, static_cast<std::size_t>(params.penalty_begin));
+    const std::size_t window =
+        params.penalty_window < 0
+            ? counting
+            : std::min(counting, static_cast<std::size_t>(params.penalty_window));
     scratch.seen.clear();
     const std::span<const TokenId> path = last_of(seen.path, window);
     count_tokens(path, scratch, logits.size());

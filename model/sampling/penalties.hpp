@@ -5,8 +5,8 @@
 //     logit  = logit > 0 ? logit / repetition : logit * repetition      if the token was seen
 //     logit -= frequency * times seen + presence                        if the token was seen
 //
-// "Seen" is the last `penalty_window` tokens of prompt, committed text and path together. The
-// cost is that of the window: no row copies the prompt.
+// "Seen" is the last `penalty_window` tokens of prompt, committed text and path together, without
+// those before position `penalty_begin`. The cost is that of the window: no row copies the prompt.
 #pragma once
 
 #include <span>

@@ -66,6 +66,9 @@ Status validate(const SamplingParams& params, int vocab_size) {
     if (params.penalty_window < -1) {
         return refuse("penalty_window", params.penalty_window, "-1 (the whole text), 0 or more");
     }
+    if (params.penalty_begin < 0) {
+        return refuse("penalty_begin", params.penalty_begin, "a position, 0 or more");
+    }
     return validate_bias(params, vocab_size);
 }
 

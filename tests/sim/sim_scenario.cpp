@@ -267,6 +267,7 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     dispatch.rows_max = static_cast<std::uint32_t>(2 + random.below(7));
     dispatch.prefill_rows = prefill_rows_in(scenario.plan);
     dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
+    dispatch.prompt_share = 0.1F * static_cast<float>(random.below(10));
     parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
     parts.candidate_right = 0.25 * static_cast<double>(random.below(5));
 }
@@ -285,6 +286,12 @@ Request draw_request(SimRandom& random, const ToyPlan& plan, bool first_turn) {
     request.context = context_in(plan);
     if (random.chance(50)) make_toy_sampled(request, random.next());
     if (random.chance(20)) request.end_tokens = {static_cast<TokenId>(random.below(kFakeVocab))};
+    if (random.chance(25)) {
+        request.speculation.on = random.chance(60);
+        request.speculation.gamma = static_cast<std::int32_t>(random.below(6));
+        if (random.chance(30)) request.speculation.confidence_min = 0.3F;
+        if (random.chance(30)) request.speculation.verify_reach_min = 0.1F;
+    }
     return request;
 }
 

@@ -185,6 +185,7 @@ void make_toy_sampled(Request& request, std::uint64_t seed) {
     request.sampling.repetition_penalty = 1.1F;
     request.sampling.frequency_penalty = 0.1F;
     request.sampling.penalty_window = 16;
+    if (seed % 2 == 0) request.sampling.penalty_begin = static_cast<Position>(request.text.size());
 }
 
 std::vector<TokenId> toy_answer(const Request& request) {

@@ -64,6 +64,7 @@ Request request_of(std::size_t length, std::mt19937_64& random) {
     if (random() % 2 == 0) {
         request.sampling.repetition_penalty = 1.2F;
         request.sampling.penalty_window = random() % 2 == 0 ? 7 : -1;
+        request.sampling.penalty_begin = random() % 2 == 0 ? 0 : static_cast<Position>(length);
     }
     return request;
 }

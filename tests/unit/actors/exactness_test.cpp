@@ -101,6 +101,16 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     return options;
 }
 
+SpeculationLimits limits_of(std::uint64_t seed) {
+    std::mt19937_64 random{seed * 13 + 5};
+    SpeculationLimits limits{.on = random() % 4 != 0};
+    if (random() % 2 == 0) limits.gamma = 1 + static_cast<std::int32_t>(random() % 5);
+    if (random() % 4 == 0) limits.verify_reach_min = 0.2F;
+    if (random() % 4 == 0) limits.draft_reach_min = 0.2F;
+    if (random() % 4 == 0) limits.confidence_min = 0.3F;
+    return limits;
+}
+
 std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
     std::vector<Request> requests;
     const std::size_t count = std::array<std::size_t, 3>{1, 3, 8}[choice.requests];
@@ -113,6 +123,7 @@ std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
         }
         request.max_tokens = count == 1 ? 40 : 20;
         request.context = 160;
+        if (seed % 2 == 0) request.speculation = limits_of(seed * 10 + i);
         requests.push_back(std::move(request));
     }
     return requests;
@@ -184,6 +195,48 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
         check_no_page_held(cluster.scheduler(), options);
     }
     CHECK(preemptions > seeds() / 10);
+}
+
+TEST_CASE("a client's limits of speculation hold for its request alone, and change no token") {
+    std::size_t limited = 0;
+    std::size_t off = 0;
+    for (std::uint64_t seed = 1; seed <= seeds() / 2; ++seed) {
+        Mixture choice = draw_mixture(seed);
+        choice.requests = 1;
+        PipelineOptions options = options_of(choice, seed);
+        options.dispatch.shape = BatchShape::Chain;
+        options.dispatch.batches_in_flight_max = 1;
+        CAPTURE(seed);
+        CAPTURE(name_of(options.drafting));
+        CAPTURE(choice.exit);
+        Cluster cluster{options};
+        std::vector<Request> requests = requests_of(choice, seed);
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            requests[i].speculation = limits_of(seed * 10 + i);
+            cluster.teach(whole_text(requests[i], plain_answer(requests[i])));
+            REQUIRE(cluster.submit(requests[i]));
+        }
+        cluster.run_until_ended();
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            CAPTURE(i);
+            const SpeculationLimits& limits = requests[i].speculation;
+            const auto& answer = *cluster.answers[i];
+            CHECK(answer.status.ok());
+            CHECK(answer.tokens == plain_answer(requests[i]).answer);
+            if (!limits.on) {
+                ++off;
+                CHECK(answer.stats.verdicts.by_rows[1] == answer.stats.verdicts.batches);
+            } else if (limits.gamma > 0) {
+                ++limited;
+                for (std::size_t rows = limits.gamma + 2; rows <= kVerifyRowsMax; ++rows)
+                    CHECK(answer.stats.verdicts.by_rows[rows] == 0);
+            }
+        }
+        cluster.run_dry();
+        CHECK(cluster.world.tensors_all_free());
+    }
+    CHECK(off > seeds() / 10);
+    CHECK(limited > seeds() / 10);
 }
 
 TEST_CASE("the length of prefill batches changes no token, whoever shares them") {

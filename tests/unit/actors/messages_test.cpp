@@ -95,7 +95,7 @@ TEST_CASE("a batch whose parts do not make up its rows is refused by field") {
     };
     using Batch = msg::Batch;
     refused_with([](Batch& batch) { batch.parts.clear(); }, "part_count = 0");
-    refused_with([](Batch& batch) { batch.parts.resize(kBatchPartsMax + 1); }, "part_count = 17");
+    refused_with([](Batch& batch) { batch.parts.resize(kBatchPartsMax + 1); }, "part_count = 65");
     refused_with([](Batch& batch) { batch.parts[0].kind = static_cast<msg::BatchKind>(9); },
                  "part 0 has kind = 9");
     refused_with([](Batch& batch) { batch.parts[1].base = 64; }, "part 1 has base = 64");

@@ -14,8 +14,8 @@ using Scene = BatchSchedulerScene;
 
 }  // namespace
 
-TEST_CASE("prefill goes in batches of prefill_rows, beside at most 64 verify rows") {
-    Scene scene{{.start = StartRule::AtOnce, .prefill_rows = 200}, 16384};
+TEST_CASE("prefill goes in batches of prefill_rows, and beside 64 verify rows as its share says") {
+    Scene scene{{.start = StartRule::AtOnce, .prefill_rows = 200, .prompt_share = 0.5F}, 16384};
     for (int i = 0; i < 3; ++i) scene.begin({0}, std::vector<TokenId>(60, 1));
     for (std::size_t i = 0; i < 3; ++i) {
         msg::Proposal ones = scene.proposal(i, 0);
@@ -28,15 +28,15 @@ TEST_CASE("prefill goes in batches of prefill_rows, beside at most 64 verify row
     const msg::Batch& mixed = scene.in_flight.back();
     REQUIRE(mixed.parts.size() == 4);
     CHECK(mixed.parts[0].rows + mixed.parts[1].rows + mixed.parts[2].rows == kVerifyRowsMax);
-    CHECK(mixed.parts[3].rows == 200 - kVerifyRowsMax);
+    CHECK(mixed.parts[3].rows == 100);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.back().rows.size() == 200);
-    CHECK(scene.in_flight.back().parts[0].base == 200 - static_cast<Position>(kVerifyRowsMax));
+    CHECK(scene.in_flight.back().parts[0].base == 100);
     REQUIRE(scene.form());
-    CHECK(scene.in_flight.back().rows.size() == 499 - 336);  // the rest: its last token is verified
+    CHECK(scene.in_flight.back().rows.size() == 499 - 300);  // the rest: its last token is verified
 }
 
-TEST_CASE("prompts share a batch of prefill, the one that waits longest gets the most of it") {
+TEST_CASE("prompts share a batch of prefill, the shortest gets the most of it") {
     Scene scene{{.start = StartRule::AtOnce, .prefill_rows = kBatchRowsMax}, 16384};
     scene.begin(std::vector<TokenId>(301, 2), {1});
     scene.begin(std::vector<TokenId>(501, 3), {1});

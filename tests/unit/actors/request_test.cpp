@@ -27,12 +27,18 @@ BeginPayload full_request() {
     request.sampling.presence_penalty = 0.1F;
     request.sampling.frequency_penalty = 0.2F;
     request.sampling.penalty_window = 128;
+    request.sampling.penalty_begin = 5;
     request.sampling.logit_bias = {{3, -1.0F}, {7, 2.0F}};
     request.sampling.seed = 0x123456789abcdefULL;
     request.end_tokens = {9, 10};
     request.max_tokens = 77;
     request.acceptance = AcceptanceRule::Rejection;
     request.context = 64;
+    request.speculation = {.on = false,
+                           .gamma = 3,
+                           .verify_reach_min = 0.1F,
+                           .draft_reach_min = 0.2F,
+                           .confidence_min = 0.3F};
     return request;
 }
 
@@ -59,6 +65,8 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.max_tokens == in.max_tokens);
     CHECK(out.acceptance == in.acceptance);
     CHECK(out.context == in.context);
+    CHECK(out.sampling.penalty_begin == in.sampling.penalty_begin);
+    CHECK(out.speculation == in.speculation);
 }
 
 TEST_CASE("every truncation of a request is refused, and so is a byte too many") {
@@ -110,6 +118,10 @@ TEST_CASE("a field out of range is refused by name, value and range") {
         {[](BeginPayload& r) { r.max_tokens = 2; }, "max_tokens = 2"},
         {[](BeginPayload& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
         {[](BeginPayload& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
+        {[](BeginPayload& r) { r.speculation.gamma = 33; }, "speculation.gamma = 33"},
+        {[](BeginPayload& r) { r.speculation.gamma = -1; }, "speculation.gamma = -1"},
+        {[](BeginPayload& r) { r.speculation.confidence_min = 1.5F; },
+         "speculation.confidence_min = 1.5, must be 0 .. 1"},
         {[](BeginPayload& r) { r.sampling.top_p = std::numeric_limits<float>::quiet_NaN(); },
          "top_p"},
     };

@@ -64,6 +64,23 @@ TEST_CASE("the window counts from the end of the path back into the text") {
     CHECK(with_window(-1) == Row{0, 0, 0, 0, 0});
 }
 
+TEST_CASE("tokens before the position where penalties begin do not count, whatever the window") {
+    const Row ones(5, 1.0f);
+    const std::vector<TokenId> text{0, 1, 2};
+    const std::vector<TokenId> path{3, 4};
+    const auto from = [&](Position begin, int window) {
+        return penalised(
+            ones, text, path,
+            {.presence_penalty = 1.0f, .penalty_window = window, .penalty_begin = begin});
+    };
+    CHECK(from(2, -1) == Row{1, 1, 0, 0, 0});
+    CHECK(from(3, 64) == Row{1, 1, 1, 0, 0});
+    CHECK(from(3, 1) == Row{1, 1, 1, 1, 0});
+    CHECK(from(4, -1) == Row{1, 1, 1, 1, 0});
+    CHECK(from(5, -1) == Row{1, 1, 1, 1, 1});
+    CHECK(from(9, 64) == Row{1, 1, 1, 1, 1});
+}
+
 TEST_CASE("a bias of minus infinity bans a token, under greedy and under sampling") {
     const float ban = -std::numeric_limits<float>::infinity();
     SamplerScratch scratch;

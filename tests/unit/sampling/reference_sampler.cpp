@@ -29,7 +29,9 @@ std::vector<float> with_bias_and_penalties(std::span<const float> raw,
             ? text.size()
             : std::min(text.size(), static_cast<std::size_t>(params.penalty_window));
     std::map<TokenId, int> times;
-    for (std::size_t i = text.size() - window; i < text.size(); ++i) ++times[text[i]];
+    for (std::size_t i = text.size() - window; i < text.size(); ++i) {
+        if (i >= static_cast<std::size_t>(params.penalty_begin)) ++times[text[i]];
+    }
     for (const auto& [token, count] : times) {
         float& logit = logits[static_cast<std::size_t>(token)];
         logit =

@@ -42,6 +42,7 @@ TEST_CASE("a bad field is refused with its name and value") {
         {{.presence_penalty = infinity}, "presence_penalty", "inf"},
         {{.frequency_penalty = nan}, "frequency_penalty", "nan"},
         {{.penalty_window = -2}, "penalty_window", "-2"},
+        {{.penalty_begin = -1}, "penalty_begin", "-1"},
         {{.logit_bias = {{10, 1.0f}}}, "logit_bias", "10"},
         {{.logit_bias = {{-1, 1.0f}}}, "logit_bias", "-1"},
         {{.logit_bias = {{4, 1.0f}, {4, 1.0f}}}, "logit_bias", "4"},

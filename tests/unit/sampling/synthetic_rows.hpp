@@ -65,6 +65,7 @@ inline SamplingParams random_params(std::mt19937& random) {
         params.frequency_penalty = 0.25f;
         params.presence_penalty = -0.5f;
         params.penalty_window = static_cast<int>(random() % 20) - 1;
+        params.penalty_begin = static_cast<Position>(random() % 6);
     }
     return params;
 }
