@@ -87,21 +87,49 @@ TEST_CASE("a product of many rows takes squares that fill the device, one of few
     matrix.inputs = 4096;
     CHECK(choose_gemm(matrix, {1, kProcessors}).row_tiles == 1);
     CHECK(choose_gemm(matrix, {9, kProcessors}).row_tiles == 2);
-    CHECK(choose_gemm(matrix, {9, kProcessors}).tiles == 2);
-    CHECK(choose_gemm(matrix, {64, kProcessors}).row_tiles == 8);
+    CHECK(choose_gemm(matrix, {9, kProcessors}).tiles == 1);
+    CHECK(choose_gemm(matrix, {17, kProcessors}).row_tiles == 4);
+    CHECK(choose_gemm(matrix, {17, kProcessors}).tiles == 2);
+    const GemmChoice few_squares = choose_gemm(matrix, {64, kProcessors, true});
+    CHECK(few_squares.tile == 0);
+    CHECK(few_squares.row_tiles == 4);
+    CHECK(few_squares.groups == 2);
     CHECK(choose_gemm(matrix, {512, kProcessors}).tile == kLargeTile);
     CHECK(choose_gemm(matrix, {128, kProcessors}).tile == kSmallTile);
     CHECK_FALSE(choose_gemm(matrix, {512, kProcessors}).wgmma);
     CHECK(choose_gemm(matrix, {512, kProcessors, true}).wgmma);
-    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove + 1, kProcessors, true}).tile == kSmallTile);
-    CHECK(choose_gemm(matrix, {kWgmmaRowsAbove, kProcessors, true}).tile == 0);
-    matrix.outputs = 576;  // too few tiles for two a block
-    CHECK(choose_gemm(matrix, {16, kProcessors}).tiles == 1);
-    matrix.type = WeightType::F32;  // which only the batch kernel has
+    matrix.outputs = 6144;  // squares for most of the device
+    CHECK(choose_gemm(matrix, {33, kProcessors, true}).tile == kSmallTile);
+    CHECK_FALSE(choose_gemm(matrix, {33, kProcessors, true}).wgmma);
+    CHECK(choose_gemm(matrix, {32, kProcessors, true}).tile == 0);
+    matrix.outputs = 28672;  // and for all of it
+    CHECK(choose_gemm(matrix, {64, kProcessors, true}).tile == kSmallTile);
+    CHECK(choose_gemm(matrix, {64, kProcessors, true}).wgmma);
+    CHECK_FALSE(choose_gemm(matrix, {64, kProcessors}).wgmma);
+}
+
+TEST_CASE("small products and block types get more blocks of fewer rows, float32 the batch kernel") {
+    constexpr int kProcessors = 132;
+    DeviceMatrix matrix;
+    matrix.outputs = 576;
+    matrix.inputs = 1536;
+    for (const int rows : {9, 16, 33, 64}) {
+        const GemmChoice choice = choose_gemm(matrix, {rows, kProcessors, true});
+        CHECK(choice.tile == 0);
+        CHECK(choice.row_tiles == 1);
+        CHECK(choice.tiles == 1);
+        CHECK(choice.groups == divided_up(rows, kTileRows));
+    }
+    CHECK(choose_gemm(matrix, {65, kProcessors, true}).tile == kSmallTile);
+    matrix.outputs = matrix.inputs = 4096;
+    matrix.type = WeightType::Q4K;
+    CHECK(choose_gemm(matrix, {64, kProcessors}).row_tiles == 2);
+    CHECK(choose_gemm(matrix, {64, kProcessors}).groups == 4);
+    matrix.type = WeightType::F32;
     const GemmChoice floats = choose_gemm(matrix, {200, kProcessors});
     CHECK(floats.tile == 0);
-    CHECK(floats.row_tiles == 8);
-    CHECK(floats.groups == 4);
+    CHECK(floats.row_tiles == 4);
+    CHECK(floats.groups == 7);
 }
 
 namespace {
