@@ -305,7 +305,8 @@ void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
 void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now) {
     Entry& entry = *candidate.entry;
     if (candidate.granted == 0) {
-        ++entry.passed;
+        // A prompt had its turn, and waits for shorter ones: it takes no place of others for that.
+        entry.passed = candidate.prefills() ? 0 : entry.passed + 1;
         return;
     }
     const auto base = static_cast<Position>(entry.state->slots().size());

@@ -46,6 +46,8 @@ FILES = [
     "bench/cuda/requirements.txt",
     "configs/shapes/*.toml",
     "configs/*.toml",
+    "tests/fixtures/blocks/*.blocks",
+    "tests/fixtures/blocks/*.f32",
     "tests/fixtures/models/*.gguf",
     "tests/fixtures/models/*.golden.*",
     "tests/fixtures/models/*.lora.safetensors",

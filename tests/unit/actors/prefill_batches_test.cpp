@@ -50,7 +50,7 @@ TEST_CASE("prompts share a batch of prefill, the shortest gets the most of it") 
     REQUIRE(second.parts.size() == 2);
     CHECK(second.parts[0].kind == msg::BatchKind::Verify);
     CHECK(second.parts[1].base == 212);
-    CHECK(second.parts[1].rows == 288);
+    CHECK(second.parts[1].rows == 128);
 }
 
 TEST_CASE("a prompt goes through the layers in as many batches as prefill_rows says") {

@@ -136,9 +136,9 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Stop) == 16);
     const std::string version = "is " + std::to_string(msg::kWireVersion) + ";";
     CHECK(page().find(version) != std::string::npos);
-    CHECK(frame_bytes_for(kVerifyRowsMax) == 2344);
-    CHECK(frame_bytes_for(kBatchRowsMax) == 14'888);
-    CHECK(frame_bytes_for(kVerifyRowsMax, true) == 19'240);
+    CHECK(frame_bytes_for(kVerifyRowsMax) == 3880);
+    CHECK(frame_bytes_for(kBatchRowsMax) == 16'424);
+    CHECK(frame_bytes_for(kVerifyRowsMax, true) == 20'776);
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };
