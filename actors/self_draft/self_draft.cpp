@@ -56,7 +56,7 @@ std::shared_ptr<const DraftPath> SelfDraft::path_of(const SkipSet& set) const {
 
 void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
     chains_.erase(state->request());  // of an earlier attempt
-    if (!state->spec().speculation.on) return show();
+    if (!state->spec().speculation.on) return;
     auto chain = std::make_shared<DraftChain>();
     chain->state = state;
     chains_[state->request()] = std::move(chain);

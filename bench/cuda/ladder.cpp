@@ -24,13 +24,13 @@ std::string name_of(const GemmChoice& choice) {
 /// Rungs worth climbing: no block has more than twice the rows there are.
 std::vector<GemmChoice> rungs(WeightType type, int rows, bool wgmma) {
     std::vector<GemmChoice> all;
-    for (const int row_tiles : {1, 2, 4, 8}) {
+    for (const int row_tiles : {1, 2, 4}) {
         if (row_tiles > 1 && row_tiles * cuda::kTileRows >= 2 * rows) break;
-        const int groups = cuda::divided_up(rows, row_tiles * cuda::kTileRows);
+        const GemmChoice choice = cuda::batch_choice(type, row_tiles, rows);
+        if (choice.tiles == 0) continue;
         // Weights again and again: left to the squares, which float32 has none of.
-        if (groups > 8 && type != WeightType::F32) continue;
-        for (int tiles = 1; tiles <= cuda::tiles_max(type, row_tiles); ++tiles)
-            all.push_back({0, row_tiles, tiles, groups});
+        if (choice.groups > 16 && type != WeightType::F32) continue;
+        all.push_back(choice);
     }
     if (type == WeightType::F32) return all;
     for (const int tile : {cuda::kSmallTile, cuda::kLargeTile}) {

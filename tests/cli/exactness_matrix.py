@@ -7,9 +7,10 @@
     tests/cli/exactness_matrix.py --rows 3 17         these rows alone
 
 Two tables are run, each of them a covering array (exactness_rows.py). The matrix: every method,
-greedy and seeded, bf16, int8 and 4-bit, 1, 2 and 4 processes, 1 and 8 answers at once, processes
-killed or not, the draft as the method has it or the model itself (always right, if in time). The
-edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
+greedy and seeded, bf16, int8 and 4-bit, 1, 2 and 4 processes, 1, 8 and 32 answers at once, a KV
+cache of whole contexts for all, for 2 and for 1.2, prompts of their own and such that begin alike
+(each of them twice), processes killed or not, the draft as the method has it or the model itself
+(always right, if in time). The edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
 prompts plainly first. A row that differs, fails or does not end is printed with its command; its
 configuration is kept. Exit code 1 if there was one.
 """
@@ -17,6 +18,7 @@ configuration is kept. Exit code 1 if there was one.
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,7 +34,11 @@ from paceline_cli import BINARY, demo_model, environment
 
 PROMPTS = Path(__file__).resolve().parent / "exactness_prompts.jsonl"
 SAMPLING = {"greedy": [], "seeded": ["--temp", "0.8", "--top-p", "0.95"]}
-REQUESTS = {"1": 1, "8": 8}
+REQUESTS = ["1", "8", "32"]
+CACHES = {"whole": 0.0, "2": 2.0, "1.2": 1.2}  # contexts of CONTEXT tokens that have room; 0: all
+CONTEXT = 512
+PREFIX = ("You are the clerk of a small library. A book of the first shelf is lent for two weeks, one "
+          "of the second for four, and a late book costs two coins a day. ")
 END_TOKEN = 2  # <|im_end|> of the demo model and of the fixture
 
 # Options of `check` in the cases that others get wrong; "stop text" is a `run`.
@@ -59,6 +65,7 @@ class Task:
     model: str
     raw_model: str  # the same without its chat template: prompts are read as they are
     folder: Path  # configurations and answers
+    kv_token_bytes: int  # of the model, as `check` keeps keys and values
     first: int = 64  # prompts of each row,
     tokens: int = 256  # of so many tokens
     kills: int = 8
@@ -93,13 +100,13 @@ def toml_of(method: str) -> str:
 
 def matrix_factors(names: list[str]) -> Factors:
     return {"method": names, "sampling": list(SAMPLING), "dtype": ["bf16", "int8", "q4"],
-            "processes": PROCESSES, "requests": list(REQUESTS), "kills": ["no", "yes"],
-            "draft": ["own", "itself"]}
+            "processes": PROCESSES, "requests": REQUESTS, "cache": list(CACHES),
+            "prompts": ["own", "alike"], "kills": ["no", "yes"], "draft": ["own", "itself"]}
 
 
 def edge_factors(names: list[str]) -> Factors:
     return {"method": names, "case": list(CASES), "processes": PROCESSES,
-            "requests": list(REQUESTS), "draft": ["own", "itself"]}
+            "requests": REQUESTS[:2], "draft": ["own", "itself"]}
 
 
 def table(factors: Factors) -> tuple[list[Row], dict]:
@@ -128,12 +135,37 @@ def prompts_file(prompts: list[str], name: str, task: Task) -> str:
     return str(path)
 
 
+def kv_token_bytes(model: str) -> int:
+    """From what `check` says of a size that is too small."""
+    said = subprocess.run([BINARY, "check", "-m", model, "--method", "autoregressive", "-c", str(CONTEXT),
+                           "--kv-memory", "1"], capture_output=True, text=True, check=False, env=environment())
+    found = re.search(r"(\d+) bytes each", said.stderr)
+    if not found:
+        sys.exit(f"exactness_matrix.py: {said.stderr.strip()}")
+    return int(found.group(1))
+
+
+def cache_options(row: Row, task: Task) -> list[str]:
+    contexts = CACHES[row["cache"]]
+    if not contexts:
+        return []
+    return ["-c", str(CONTEXT), "--kv-memory", str(int(contexts * CONTEXT * task.kv_token_bytes))]
+
+
+def alike_prompts(task: Task) -> str:
+    lines = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
+    prompts = [PREFIX + line["prompt"] for line in lines[:max(task.first // 2, 1)]]
+    return prompts_file([prompt for prompt in prompts for _ in range(2)], "alike", task)
+
+
 def matrix_command(row: Row, index: int, task: Task) -> list[str]:
     kills = task.kills if row["kills"] == "yes" else 0
+    prompts = alike_prompts(task) if row["prompts"] == "alike" else str(PROMPTS)
     return [BINARY, "check", "-m", task.model, *config_of(row, f"matrix-{index}", task),
             *task.options(), "--dtype", row["dtype"], *SAMPLING[row["sampling"]],
-            "--seed", str(task.seed + index), "--prompts", str(PROMPTS), "--first", str(task.first),
-            "-n", str(task.tokens), "--requests", row["requests"], "--kills", str(kills)]
+            "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(task.first),
+            "-n", str(task.tokens), "--requests", row["requests"], "--kills", str(kills),
+            *cache_options(row, task)]
 
 
 def edge_command(row: Row, index: int, task: Task) -> list[str]:
@@ -250,7 +282,7 @@ def summary(outcome: Outcome) -> str:
         return f"{outcome.seconds:6.1f} s"
     tokens = sum(p["tokens"] for p in figures["prompts"])
     return (f"{outcome.seconds:6.1f} s  {len(figures['prompts'])} answers, {tokens} tokens, "
-            f"{figures['kills']} kills, {figures['replays']} begun anew")
+            f"{figures['kills']} kills, {figures['replays']} replays, {figures['preemptions']} preemptions")
 
 
 def write_raw_model(model: str, target: Path) -> str:
@@ -298,7 +330,7 @@ def main() -> int:
         sys.exit("exactness_matrix.py: no model: give -m FILE, or run launch/fetch_model")
     folder = Path(tempfile.mkdtemp(prefix="paceline-exactness-"))
     task = Task(options.model, write_raw_model(options.model, folder / "raw.gguf"), folder,
-                options.first, options.n, options.kills, options.threads, options.seed,
+                kv_token_bytes(options.model), options.first, options.n, options.kills, options.threads, options.seed,
                 options.timeout)
     wrong = ran = 0
     for name, (rows, _) in tables.items():

@@ -1,10 +1,10 @@
-"""Exactness: on a small model all pairs of method, sampling, dtype, processes, requests, kills."""
+"""Exactness: on a small model all pairs of method, sampling, dtype, processes, requests, cache, prompts, kills."""
 
 import json
 import unittest
 
 from deeper_model import write_deeper
-from exactness_matrix import (Task, edge_factors, matrix_factors, methods, row_text, run_check,
+from exactness_matrix import (Task, edge_factors, kv_token_bytes, matrix_factors, methods, row_text, run_check,
                               run_row, table, toml_of)
 from exactness_rows import check_covering, has_draft, pairs_in, pairs_of, processes_max, reshaped
 from paceline_cli import BINARY, CliTest, TINY
@@ -66,7 +66,7 @@ class Exactness(CliTest):
     def task(self) -> Task:
         model = write_deeper(TINY, self.folder / "model.gguf", LAYERS)
         raw = write_deeper(TINY, self.folder / "raw.gguf", LAYERS, chat=False)
-        return Task(model, raw, self.folder, first=8, tokens=24, kills=2, threads=1, timeout=60)
+        return Task(model, raw, self.folder, kv_token_bytes(model), first=8, tokens=24, kills=2, threads=1, timeout=60)
 
     def run_rows(self, factors: dict) -> None:
         task = self.task()

@@ -267,7 +267,7 @@ void draw_method(SimRandom& random, const SimScenario& scenario, BodyParts& part
     dispatch.rows_max = static_cast<std::uint32_t>(2 + random.below(7));
     dispatch.prefill_rows = prefill_rows_in(scenario.plan);
     dispatch.requests_max = static_cast<std::uint32_t>(1 + random.below(4));
-    dispatch.prompt_share = 0.1F * static_cast<float>(random.below(10));
+    dispatch.prompt_share = static_cast<float>(random.below(10)) / 10.0F;
     parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
     parts.candidate_right = 0.25 * static_cast<double>(random.below(5));
 }

@@ -200,9 +200,9 @@ inline std::vector<float> multiply(const Weights& weights,
 /// Every way to multiply `rows` rows by a matrix of `type`.
 inline std::vector<GemmChoice> all_choices(WeightType type, int rows) {
     std::vector<GemmChoice> choices;
-    for (const int row_tiles : {1, 2, 4, 8}) {
-        for (int tiles = 1; tiles <= tiles_max(type, row_tiles); ++tiles)
-            choices.push_back({0, row_tiles, tiles, divided_up(rows, row_tiles * kTileRows)});
+    for (const int row_tiles : {1, 2, 4}) {
+        if (batch_tiles(type, row_tiles) > 0)
+            choices.push_back(batch_choice(type, row_tiles, rows));
     }
     if (type != WeightType::F32) {
         for (const int tile : {kSmallTile, kLargeTile}) choices.push_back({tile, 1, 1, 1});

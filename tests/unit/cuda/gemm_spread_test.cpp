@@ -80,56 +80,74 @@ TEST_CASE("the order in which an emulated block's threads run changes nothing of
 }
 #endif
 
-TEST_CASE("a product of many rows takes squares that fill the device, one of few rows tiles") {
-    constexpr int kProcessors = 132;
+namespace {
+
+constexpr int kProcessors = 132;
+
+DeviceMatrix matrix_of(WeightType type, int outputs, int inputs) {
     DeviceMatrix matrix;
-    matrix.outputs = 4096;
-    matrix.inputs = 4096;
-    CHECK(choose_gemm(matrix, {1, kProcessors}).row_tiles == 1);
-    CHECK(choose_gemm(matrix, {9, kProcessors}).row_tiles == 2);
-    CHECK(choose_gemm(matrix, {9, kProcessors}).tiles == 1);
-    CHECK(choose_gemm(matrix, {17, kProcessors}).row_tiles == 4);
-    CHECK(choose_gemm(matrix, {17, kProcessors}).tiles == 2);
-    const GemmChoice few_squares = choose_gemm(matrix, {64, kProcessors, true});
-    CHECK(few_squares.tile == 0);
-    CHECK(few_squares.row_tiles == 4);
-    CHECK(few_squares.groups == 2);
-    CHECK(choose_gemm(matrix, {512, kProcessors}).tile == kLargeTile);
-    CHECK(choose_gemm(matrix, {128, kProcessors}).tile == kSmallTile);
-    CHECK_FALSE(choose_gemm(matrix, {512, kProcessors}).wgmma);
-    CHECK(choose_gemm(matrix, {512, kProcessors, true}).wgmma);
-    matrix.outputs = 6144;  // squares for most of the device
-    CHECK(choose_gemm(matrix, {33, kProcessors, true}).tile == kSmallTile);
-    CHECK_FALSE(choose_gemm(matrix, {33, kProcessors, true}).wgmma);
-    CHECK(choose_gemm(matrix, {32, kProcessors, true}).tile == 0);
-    matrix.outputs = 28672;  // and for all of it
-    CHECK(choose_gemm(matrix, {64, kProcessors, true}).tile == kSmallTile);
-    CHECK(choose_gemm(matrix, {64, kProcessors, true}).wgmma);
-    CHECK_FALSE(choose_gemm(matrix, {64, kProcessors}).wgmma);
+    matrix.type = type;
+    matrix.outputs = outputs;
+    matrix.inputs = inputs;
+    return matrix;
 }
 
-TEST_CASE("small products and block types get more blocks of fewer rows, float32 the batch kernel") {
-    constexpr int kProcessors = 132;
-    DeviceMatrix matrix;
-    matrix.outputs = 576;
-    matrix.inputs = 1536;
-    for (const int rows : {9, 16, 33, 64}) {
-        const GemmChoice choice = choose_gemm(matrix, {rows, kProcessors, true});
-        CHECK(choice.tile == 0);
-        CHECK(choice.row_tiles == 1);
-        CHECK(choice.tiles == 1);
-        CHECK(choice.groups == divided_up(rows, kTileRows));
-    }
-    CHECK(choose_gemm(matrix, {65, kProcessors, true}).tile == kSmallTile);
-    matrix.outputs = matrix.inputs = 4096;
-    matrix.type = WeightType::Q4K;
-    CHECK(choose_gemm(matrix, {64, kProcessors}).row_tiles == 2);
-    CHECK(choose_gemm(matrix, {64, kProcessors}).groups == 4);
-    matrix.type = WeightType::F32;
-    const GemmChoice floats = choose_gemm(matrix, {200, kProcessors});
-    CHECK(floats.tile == 0);
-    CHECK(floats.row_tiles == 4);
-    CHECK(floats.groups == 7);
+/// The kernel in short: "64w" is a tile of 64 with wgmma, "32x16" a block of outputs x rows.
+std::string chosen(const DeviceMatrix& matrix, int rows, bool wgmma = true) {
+    const GemmChoice choice = choose_gemm(matrix, {rows, kProcessors, wgmma});
+    if (choice.tile > 0) return std::to_string(choice.tile) + (choice.wgmma ? "w" : "");
+    CHECK(choice.tiles == batch_tiles(matrix.type, choice.row_tiles));
+    CHECK(choice.groups == divided_up(rows, choice.row_tiles * kTileRows));
+    return std::to_string(choice.tiles * kTileOutputs) + "x" +
+           std::to_string(choice.row_tiles * kTileRows);
+}
+
+}  // namespace
+
+TEST_CASE("few rows of bf16 weights take the batch kernel, many rows squares that fill the device") {
+    const DeviceMatrix square = matrix_of(WeightType::BF16, 4096, 4096);
+    CHECK(chosen(square, 8) == "16x8");
+    CHECK(chosen(square, 9) == "16x16");
+    CHECK(chosen(square, 17) == "32x32");
+    CHECK(chosen(square, 64) == "32x32");  // 64 squares would leave half of the device idle
+    CHECK(chosen(square, 128) == "64w");
+    CHECK(chosen(square, 128, false) == "64");
+    CHECK(chosen(square, 512) == "128w");
+    const DeviceMatrix wide = matrix_of(WeightType::BF16, 28672, 4096);
+    CHECK(chosen(wide, 16) == "16x16");
+    CHECK(chosen(wide, 17) == "64w");
+    CHECK(chosen(wide, 17, false) == "32x32");
+    CHECK(chosen(wide, 64, false) == "64");
+    CHECK(chosen(wide, 65) == "128w");
+    const DeviceMatrix most = matrix_of(WeightType::BF16, 6144, 4096);  // 96 squares
+    CHECK(chosen(most, 32) == "32x32");
+    CHECK(chosen(most, 33) == "64");
+    const DeviceMatrix narrow = matrix_of(WeightType::BF16, 2048, 8192);
+    CHECK(chosen(narrow, 32) == "16x16");
+    CHECK(chosen(narrow, 64) == "32x32");
+    CHECK(chosen(narrow, 128) == "32x32");
+    CHECK(chosen(narrow, 129) == "64w");
+}
+
+TEST_CASE("small products take many small blocks") {
+    const DeviceMatrix small = matrix_of(WeightType::BF16, 576, 1536);
+    CHECK(chosen(small, 32) == "16x8");
+    CHECK(chosen(small, 33) == "16x16");
+    CHECK(chosen(small, 128) == "16x16");
+    CHECK(chosen(small, 129) == "64w");
+}
+
+TEST_CASE("each type of weights has the blocks that were fastest for it") {
+    CHECK(chosen(matrix_of(WeightType::Int8, 4096, 4096), 16) == "16x16");
+    CHECK(chosen(matrix_of(WeightType::Int8, 6144, 4096), 64) == "32x32");
+    CHECK(chosen(matrix_of(WeightType::Int8, 28672, 4096), 64) == "64");
+    CHECK(chosen(matrix_of(WeightType::Q4, 4096, 4096), 9) == "32x16");
+    CHECK(chosen(matrix_of(WeightType::Q4Sym, 4096, 4096), 64) == "32x16");
+    CHECK(chosen(matrix_of(WeightType::Q4K, 4096, 4096), 64) == "16x16");
+    CHECK(chosen(matrix_of(WeightType::Q4K, 6144, 4096), 32) == "16x16");
+    CHECK(chosen(matrix_of(WeightType::Q4K, 6144, 4096), 33) == "64");
+    const DeviceMatrix floats = matrix_of(WeightType::F32, 4096, 4096);
+    CHECK(chosen(floats, 200) == "16x32");  // float32 has the batch kernel alone
 }
 
 namespace {

@@ -1,8 +1,7 @@
 // launch_gemm(): which kernel, and what it needs beforehand.
 //
-// Ladder: (1) a block for each tile of 16 outputs, rows from the caches; (2) two tiles a block
-// where there are rows enough, a prefill's rows through shared memory. Next, where they can be
-// measured: a persistent kernel for models whose layers are shorter than a launch.
+// Next, where it can be measured: a persistent kernel for models whose layers are shorter than a
+// launch.
 #include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/gemm/gemm_kernels.hpp"
 #include "model/kernels/cuda/rows.hpp"
@@ -27,7 +26,7 @@ void launch_gemm_as(Stream& stream, const GemmArgs& args, const GemmChoice& choi
     if (choice.tile > 0 && choice.wgmma) return launch_gemm_tiled_wgmma(stream, args, choice, rows);
     if (choice.tile > 0) return launch_gemm_tiled(stream, args, choice, rows);
     if (choice.groups * choice.row_tiles * kTileRows < rows ||
-        choice.tiles > tiles_max(args.weights.type, choice.row_tiles))
+        choice.tiles != batch_tiles(args.weights.type, choice.row_tiles))
         throw DeviceError("a product: its blocks do not cover its rows");
     launch_gemm_batch(stream, args, choice);
 }

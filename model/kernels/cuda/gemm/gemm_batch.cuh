@@ -250,24 +250,21 @@ void launch_batch(Stream& stream, const GemmArgs& args, const GemmChoice& choice
 }
 
 template <WeightType kType, int kRowTiles>
-void launch_batch_tiles(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
-    if constexpr (tiles_max(kType, kRowTiles) == 2) {
-        if (choice.tiles == 2) return launch_batch<kType, 2, kRowTiles>(stream, args, choice);
-    }
-    launch_batch<kType, 1, kRowTiles>(stream, args, choice);
+void launch_batch_rows(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
+    if constexpr (batch_tiles(kType, kRowTiles) > 0)
+        launch_batch<kType, batch_tiles(kType, kRowTiles), kRowTiles>(stream, args, choice);
 }
 
+/// `choice` is one that batch_tiles() knows.
 template <WeightType kType>
 void launch_gemm_batch_of(Stream& stream, const GemmArgs& args, const GemmChoice& choice) {
     switch (choice.row_tiles) {
         case 1:
-            return launch_batch_tiles<kType, 1>(stream, args, choice);
+            return launch_batch_rows<kType, 1>(stream, args, choice);
         case 2:
-            return launch_batch_tiles<kType, 2>(stream, args, choice);
-        case 4:
-            return launch_batch_tiles<kType, 4>(stream, args, choice);
+            return launch_batch_rows<kType, 2>(stream, args, choice);
         default:
-            return launch_batch_tiles<kType, 8>(stream, args, choice);
+            return launch_batch_rows<kType, 4>(stream, args, choice);
     }
 }
 
