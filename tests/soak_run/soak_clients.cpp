@@ -54,9 +54,30 @@ std::vector<TokenId> SoakClients::draw_text() {
     return text;
 }
 
+/// A third of the new texts begin with one of a few prompts, which the caches then share; the salt
+/// of some keeps them apart.
+void SoakClients::draw_prefix(Request& request) {
+    if (!chance(33)) return;
+    const std::uint64_t which = below(3);
+    std::vector<TokenId> prefix;
+    for (std::uint64_t i = 0; i < 40 + 30 * which; ++i)
+        prefix.push_back(static_cast<TokenId>((7 * i + which) %
+                                              static_cast<std::uint64_t>(vocab_size_)));
+    request.text.insert(request.text.begin(), prefix.begin(), prefix.end());
+    if (chance(25)) request.cache_salt = "another tenant";
+}
+
+void SoakClients::draw_speculation(SpeculationLimits& limits) {
+    if (!chance(25)) return;
+    limits.on = chance(60);
+    limits.gamma = static_cast<std::int32_t>(below(4));
+    limits.confidence_min = chance(30) ? 0.3F : 0.0F;
+}
+
 Request SoakClients::draw_request() {
     Request request;
     request.text = draw_text();
+    draw_speculation(request.speculation);
     request.max_tokens = static_cast<std::int32_t>(1 + below(48));
     request.context = session_.context();
     if (chance(50)) {
@@ -118,8 +139,10 @@ void SoakClients::ask(Stream& stream) {
     std::vector<TokenId> before = take_kept(stream);
     if (static_cast<Position>(before.size()) + kTurnMax > session_.context()) before.clear();
     Request whole = draw_request();
+    if (before.empty()) draw_prefix(whole);
     whole.text.insert(whole.text.begin(), before.begin(), before.end());
     if (!before.empty()) ++tally_.continued;
+    if (chance(50)) whole.sampling.penalty_begin = static_cast<Position>(whole.text.size());
     stream.text = whole.text;
     AnswerOrder order;
     order.request = whole;
@@ -177,6 +200,8 @@ void SoakClients::end(Stream& stream, const AnswerStats& stats, const Status& st
     progress_ = SoakClock::now();
     stream.open = false;
     tally_.replays += stats.replays;
+    tally_.preemptions += stats.preemptions;
+    tally_.cached += static_cast<std::uint64_t>(stats.cached_tokens);
     const RequestId request = *stream.request;
     if (!status.ok()) {
         ++tally_.failed;

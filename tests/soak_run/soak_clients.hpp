@@ -37,6 +37,8 @@ struct SoakTally {
     std::uint64_t long_rests = 0;  // continued after a long rest
     std::uint64_t tokens = 0;      // compared
     std::uint64_t replays = 0;
+    std::uint64_t preemptions = 0;
+    std::uint64_t cached = 0;  // tokens of prompts that were in the KV caches
     std::uint64_t wrong = 0;  // tokens, ends and lengths
     [[nodiscard]] std::uint64_t requests() const { return whole + stopped + cancelled + failed; }
 };
@@ -82,6 +84,8 @@ private:
     void ask(Stream& stream);
     [[nodiscard]] std::vector<TokenId> take_kept(Stream& stream);
     [[nodiscard]] Request draw_request();
+    void draw_prefix(Request& request);
+    void draw_speculation(SpeculationLimits& limits);
     [[nodiscard]] std::vector<TokenId> draw_text();
     void draw_cancel(Stream& stream);
     [[nodiscard]] bool expect(Stream& stream, const Request& request);

@@ -43,6 +43,8 @@ namespace paceline::testing {
 namespace {
 
 constexpr int kContext = 256;
+// Positions that the target's KV caches have room for: requests wait for pages, and are preempted.
+constexpr std::uint64_t kCachePositions = kContext * 5 / 4;
 
 /// What a run came to.
 struct Verdict {
@@ -173,6 +175,8 @@ void Soak::print() const {
                 count(tally.wrong));
     std::printf("faults    %d kills, %d pauses; %llu replays of requests\n", faults_.kills(),
                 faults_.pauses(), count(tally.replays));
+    std::printf("caches    %llu tokens of prompts found; %llu preemptions\n", count(tally.cached),
+                count(tally.preemptions));
     std::printf("longest   %.2f s without progress, %.2f s for one turn of the conductor's loop\n",
                 seconds(watchdog_.longest_wait()), seconds(watchdog_.longest_turn()));
     std::printf("\n%-34s %9s %9s %11s %11s\n", "figure", "least", "most", "per hour", "at most");
@@ -191,6 +195,13 @@ void Soak::print() const {
 
 bool no_child_is_left() {
     return ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
+}
+
+std::uint64_t kv_memory(const ModelConfig& config) {
+    const auto token = static_cast<std::uint64_t>(2 * config.layers * config.kv_heads *
+                                                  config.head_dim) *
+                       sizeof(std::uint16_t);  // keys and values in f16
+    return kCachePositions * token;
 }
 
 Result<Verdict> soak(const SoakPlan& plan) {
@@ -212,7 +223,8 @@ Result<Verdict> soak(const SoakPlan& plan) {
         PipelineSession::open(file.value(), options, pipeline.value(),
                               {.log = &log.value(),
                                .told = {.table = false, .remarks = false},
-                               .requests = plan.streams});
+                               .requests = plan.streams,
+                               .kv_memory = kv_memory(file.value().config())});
     if (!session) return session.error();
     Verdict verdict;
     {
