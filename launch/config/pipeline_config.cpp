@@ -123,4 +123,19 @@ DispatchOptions dispatch_options(const PipelineConfig& config) {
     return options;
 }
 
+std::int32_t gamma_max(const PipelineConfig& config) {
+    std::int32_t most = 0;
+    if (config.draft) {
+        const GrowthRule& growth = config.draft->growth;
+        most = growth.adaptive ? static_cast<std::int32_t>(kGammaMax) : growth.gamma;
+    }
+    if (config.self_draft) most = std::max(most, config.self_draft->options.gamma);
+    if (config.exit) {
+        const ExitOptions& exit = config.exit->options;
+        if (exit.proposes) most = std::max(most, static_cast<std::int32_t>(exit.early_max));
+        most = std::max(most, config.exit->ahead);
+    }
+    return std::min(most, static_cast<std::int32_t>(config.schedule.options.rows_max) - 1);
+}
+
 }  // namespace paceline

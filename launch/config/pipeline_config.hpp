@@ -78,4 +78,8 @@ struct PipelineConfig {
 /// the devices: Placement has it.
 [[nodiscard]] DispatchOptions dispatch_options(const PipelineConfig& config);
 
+/// Candidates after each other that the pipeline has verified at most: the bound of a client's
+/// SpeculationLimits::gamma. 0: nothing is proposed.
+[[nodiscard]] std::int32_t gamma_max(const PipelineConfig& config);
+
 }  // namespace paceline

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "actors/decoding/request_checks.hpp"
 #include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
 #include "launch/placement/pretrained.hpp"
@@ -101,6 +102,12 @@ public:
     [[nodiscard]] Status check(const Request& request) const {
         Request checked = request;
         if (checked.context == 0) checked.context = plan_.context;
+        const std::int32_t gamma_max = paceline::gamma_max(pipeline_.config);
+        if (request.speculation.gamma > gamma_max) {
+            return request_out_of_range(
+                "speculation.gamma", std::to_string(request.speculation.gamma),
+                fmt::format("0 (as the pipeline) .. {}, its own", gamma_max));
+        }
         return validate(checked, model_.vocab_size,
                         plan_.text_slots / kKvPageSlots * kKvPageSlots);  // caches have whole pages
     }

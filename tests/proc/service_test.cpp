@@ -139,6 +139,12 @@ TEST_CASE("orders that cannot be taken are refused at once, each with its reason
     const Submitted refused = tiny.service->submit(std::move(longer));
     CHECK(refused.outcome == SubmitOutcome::Invalid);
     CHECK(refused.why.error().what.find("100") != std::string::npos);
+    ServiceOrder deeper = tiny.order(8);
+    deeper.request.speculation.gamma = 4;  // this pipeline proposes nothing
+    const Submitted too_deep = tiny.service->submit(std::move(deeper));
+    CHECK(too_deep.outcome == SubmitOutcome::Invalid);
+    CHECK(too_deep.why.error().what.find("speculation.gamma = 4, must be 0 (as the pipeline) .. 0") !=
+          std::string::npos);
 
     std::vector<Submitted> taken;
     tiny.service->session().call([&] {  // the loop cannot begin one meanwhile
