@@ -136,7 +136,7 @@ void RequestLifecycle::stage_joined(StageId peer) {
 
 void RequestLifecycle::lose_essential(const StageTable::Stage& lost) {
     quarantine_.lost(lost.id);
-    requests_.lose_keys();
+    requests_.lose_keys(stages_.is_first_segment(lost.id) ? kAllKeysLost : lost.id.value);
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : running) {
         if (requests_.find_running(request) == nullptr) continue;  // another one's on_end ended it
@@ -228,7 +228,7 @@ void RequestLifecycle::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     if (record == nullptr) return;  // another one's on_end ended it
     if (!record->voided) {
         record->voided = true;
-        requests_.lose_keys();  // a stage that missed a message may lack cached positions
+        requests_.lose_keys(kAllKeysLost);  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, *record);
     }
     const StageTable::Stage* verifier = stages_.find(verifier_);

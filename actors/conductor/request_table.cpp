@@ -97,7 +97,18 @@ bool RequestTable::fits(RequestId request) const {
     return pages <= kv_slots_ / kKvPageSlots;
 }
 
-BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& record) const {
+/// A generation ends with the first Begin that says it, so the receiver of a later one knows
+/// whether it has missed any.
+void RequestTable::lose_keys(std::uint32_t to) {
+    if (std::exchange(generation_told_, false)) {
+        ++cache_generation_;
+        keys_lost_to_ = 0;
+    }
+    keys_lost_to_ = std::max(keys_lost_to_, to);
+}
+
+BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& record) {
+    generation_told_ = true;
     BeginPayload spec{record.order.request};
     const std::span<const TokenId> text = log_.text(request);
     const std::size_t committed = log_.answer(request).size();
@@ -107,6 +118,7 @@ BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& reco
     const bool keep_count = !forget && !planted(PlantedBug::ReplayForgetsCount);
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
     spec.cache_generation = cache_generation_;
+    spec.keys_lost_to = keys_lost_to_;
     spec.acceptance = acceptance_;
     return spec;
 }

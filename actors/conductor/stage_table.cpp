@@ -11,6 +11,12 @@ const StageTable::Stage* StageTable::find(StageId id) const {
     return found == stages_.end() ? nullptr : &*found;
 }
 
+bool StageTable::is_first_segment(StageId id) const {
+    return std::none_of(stages_.begin(), stages_.end(), [&](const Stage& stage) {
+        return stage.essential && stage.id < id;
+    });
+}
+
 bool StageTable::is_pipeline_whole() const {
     return std::none_of(stages_.begin(), stages_.end(), [&](const Stage& stage) {
         return stage.essential && lost_.contains(stage.id);

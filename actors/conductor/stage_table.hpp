@@ -29,6 +29,8 @@ public:
     void join(StageId id) { lost_.erase(id); }
     [[nodiscard]] bool is_lost(StageId id) const { return lost_.contains(id); }
 
+    /// The essential stage with the smallest id: the ids of segments ascend with their layers.
+    [[nodiscard]] bool is_first_segment(StageId id) const;
     /// No essential stage is lost.
     [[nodiscard]] bool is_pipeline_whole() const;
     /// No stage of the process `home` is lost, apart from `but`.

@@ -13,6 +13,8 @@
 //                                           v                                           v
 //                                    [held, not found any more] -- release() --> page free again
 //
+// When segments have lost the keys of a block, it says up to which one (lose()), until a request has
+// computed it again there (complete()): its page is still good at the segments behind.
 // An unheld block stays until its page is needed: the one without children that was unheld longest
 // goes first. Who holds a block holds all blocks above it.
 // Owns the pages of its blocks, which it gives back to the KvPages that it borrows. release() and
@@ -52,7 +54,8 @@ public:
     [[nodiscard]] PrefixBlock make_root(const std::string& salt);
     /// 0 if there is none.
     [[nodiscard]] PrefixBlock child(PrefixBlock parent, BlockTokens tokens) const;
-    /// Blocks that hold the first tokens of `text`, which none need hold.
+    /// Blocks that hold the first tokens of `text`, of which no segment has lost keys. None need be
+    /// held.
     [[nodiscard]] std::size_t blocks_of(const std::string& salt,
                                         std::span<const TokenId> text) const;
     /// The most tokens that a block below `parent` has in common with `tokens` at its beginning.
@@ -65,6 +68,15 @@ public:
     /// A new block, held by its inserter, whose page it was. Preconditions: no such child yet;
     /// `parent` is a root or held.
     PrefixBlock insert(PrefixBlock parent, BlockTokens tokens, std::int32_t page);
+
+    /// Segments up to stage `to` have lost the keys of all blocks.
+    void lose(std::uint32_t to);
+    /// The segments up to this one lack keys of the block; 0: none does.
+    [[nodiscard]] std::uint32_t lost_to(PrefixBlock block) const {
+        return nodes_.at(block).lost_to;
+    }
+    /// All segments have its keys.
+    void complete(PrefixBlock block) { nodes_.at(block).lost_to = 0; }
 
     /// Frees the page of one unheld block. False: there is none.
     bool evict();
@@ -92,6 +104,7 @@ private:
         int holders = 0;
         std::vector<PrefixBlock> children = {};
         bool found = true;  // false: cleared
+        std::uint32_t lost_to = 0;
         bool leaf = false;  // unheld, without children: in the list of those, by age
         PrefixBlock older = 0;
         PrefixBlock newer = 0;

@@ -266,6 +266,7 @@ RequestSlots::Shared RequestSlots::share(std::span<const TokenId> text) {
     PrefixBlock above = tree_ == nullptr || prefix_broken_ ? 0 : tree_->find_root(salt_);
     if (above == 0) return {};
     const std::size_t blocks = std::min(text.size() / kKvPageSlots, block_pages_.size());
+    Shared result;
     while (shared_.size() < blocks) {
         const std::size_t block = shared_.size();
         const PrefixBlock found =
@@ -274,6 +275,8 @@ RequestSlots::Shared RequestSlots::share(std::span<const TokenId> text) {
         if (!planted(PlantedBug::PrefixCountForgotten)) tree_->hold(found);
         shared_.push_back(found);
         above = found;
+        result.lost_to = std::max(result.lost_to, tree_->lost_to(found));
+        if (result.lost_to == 0) result.complete += kKvPageSlots;
         block_pages_[block] = tree_->page(found);
         for (std::int32_t i = 0; i < kKvPageSlots; ++i) {
             committed_.push_back(block_pages_[block] * kKvPageSlots + i);
@@ -282,13 +285,17 @@ RequestSlots::Shared RequestSlots::share(std::span<const TokenId> text) {
     }
     blocks_end_ = std::max(blocks_end_, shared_.size());
     const std::size_t cached = committed_.size();
-    return {.cached = static_cast<Position>(cached),
-            .matched = static_cast<Position>(
-                cached + tree_->common_with_child(above, text.subspan(cached)))};
+    result.cached = static_cast<Position>(cached);
+    result.matched =
+        static_cast<Position>(cached + tree_->common_with_child(above, text.subspan(cached)));
+    return result;
 }
 
 void RequestSlots::publish(std::span<const TokenId> text) {
     if (tree_ == nullptr) return;
+    if (tree_->clears() == clears_) {
+        for (const PrefixBlock block : shared_) tree_->complete(block);
+    }
     const std::size_t known = std::min(committed_.size(), text.size());
     while (!prefix_broken_ && (shared_.size() + 1) * kKvPageSlots <= known) {
         const std::size_t block = shared_.size();

@@ -110,6 +110,8 @@ Status check_part(std::span<const msg::BatchPart> parts,
     if (!within(part.base, limits.context)) return bad(name, "base", part.base);
     if (part.rows == 0 || part.rows > rows_left) return bad(name, "rows", part.rows);
     if (part.hold > 1) return bad(name, "hold", part.hold);
+    if (part.last.value != 0 && part.kind != msg::BatchKind::Prefill)
+        return bad(name, "last", part.last.value);
     for (std::uint32_t i = 0; i < index; ++i) {
         if (parts[i].request != part.request) continue;
         return Error{Errc::Protocol, fmt::format("{} has request = {}, which part {} has already",

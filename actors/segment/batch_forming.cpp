@@ -100,6 +100,13 @@ bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
     return !waits_for_draft(entry) || now >= entry.wait_until;
 }
 
+/// Rows of the prompt up to its end, or to that of a prefix that not all segments compute.
+std::size_t BatchScheduler::prefill_left(const Entry& entry) {
+    const std::size_t done = entry.state->slots().size();
+    const std::size_t cached = entry.slots.committed().size();
+    return (done < cached ? cached : entry.state->text().size() - 1) - done;
+}
+
 // ---- Who shares the batch
 
 /// All requests with rows to send: first those that found no room most often, then verify before
@@ -111,9 +118,8 @@ std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micro
         if (!entry.looked_up) look_up(entry);
         SchedulableRequest candidate{.entry = &entry};
         if (!entry.state->prefilled()) {
-            const std::size_t left = entry.state->text().size() - 1 - entry.state->slots().size();
-            candidate.wanted =
-                static_cast<std::uint32_t>(std::min<std::size_t>(left, options_.prefill_rows));
+            candidate.wanted = static_cast<std::uint32_t>(
+                std::min<std::size_t>(prefill_left(entry), options_.prefill_rows));
         } else if (may_start(entry, now)) {
             candidate.nodes = unsent_nodes(entry);
             if (limits_rows()) weigh(candidate);
@@ -310,6 +316,8 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
         return;
     }
     const auto base = static_cast<Position>(entry.state->slots().size());
+    const bool again = candidate.prefills() &&
+                       static_cast<std::size_t>(base) < entry.slots.committed().size();
     const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
                                                     : add_verify(batch, entry, candidate);
     if (rows == 0) return block(entry);
@@ -320,7 +328,8 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
          .kind = candidate.prefills() ? msg::BatchKind::Prefill : msg::BatchKind::Verify,
          .base = base,
          .rows = rows,
-         .hold = 0});
+         .hold = 0,
+         .last = StageId{static_cast<std::uint16_t>(again ? entry.lost_to : 0)}});
     entry.passed = 0;
     entry.served = batches_;
     if (candidate.prefills()) {
@@ -337,9 +346,12 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
-        const Result<KvSlot> slot = entry.slots.allocate(static_cast<Position>(position));
+        const bool again = position < entry.slots.committed().size();
+        const Result<KvSlot> slot = again
+                                        ? Result<KvSlot>{entry.slots.committed()[position]}
+                                        : entry.slots.allocate(static_cast<Position>(position));
         if (!slot) return static_cast<std::uint32_t>(position - begin);
-        entry.slots.commit(slot.value());
+        if (!again) entry.slots.commit(slot.value());
         if (planted(PlantedBug::PrefixUnproven)) publish(entry);
         batch.rows.push_back({.node = TokenTree::kNoNode,
                               .parent = msg::kNoParent,

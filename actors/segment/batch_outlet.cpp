@@ -1,6 +1,8 @@
 #include "actors/segment/batch_outlet.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
@@ -32,6 +34,17 @@ bool BatchOutlet::acquire() {
 HiddenRows BatchOutlet::memory() const {
     PACE_CHECK(slot_.has_value(), "a run starts without a slot to write to");
     return hidden_rows(out_->place(*slot_));
+}
+
+void BatchOutlet::end_here(SegmentRun& run) const {
+    std::vector<bool> kept(run.rows.size(), true);
+    bool all = true;
+    for (const RunPart& part : run.parts) {
+        if (part.part.last.value == 0 || *next_ <= part.part.last) continue;
+        all = false;
+        std::fill_n(kept.begin() + static_cast<std::ptrdiff_t>(part.first), part.part.rows, false);
+    }
+    if (!all) run.keep(kept, false);
 }
 
 void BatchOutlet::forward(const SegmentRun& run) {

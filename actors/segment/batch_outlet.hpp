@@ -40,6 +40,9 @@ public:
     /// Where the layers of the next run write to. Precondition: acquire() was true, there is a next
     /// segment.
     [[nodiscard]] HiddenRows memory() const;
+    /// Drops the parts that the segments behind this one do not need (BatchPart::last); perhaps
+    /// all.
+    void end_here(SegmentRun& run) const;
     /// Sends the run's rows, with the slot that it has written to.
     void forward(const SegmentRun& run);
 

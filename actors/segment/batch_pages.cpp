@@ -86,15 +86,27 @@ void BatchScheduler::look_up(Entry& entry) {
     const std::span<const TokenId> text{state.text()};
     const RequestSlots::Shared shared = entry.slots.share(text.first(text.size() - 1));
     if (shared.cached == 0) return;
-    CachedPrefix found{.request = state.request(),
-                       .attempt = state.attempt(),
-                       .pages = {},
-                       .matched = shared.matched};
+    const CachedPrefix found{.request = state.request(),
+                             .attempt = state.attempt(),
+                             .pages = {},
+                             .matched = shared.matched};
+    std::vector<std::int32_t> pages;
     for (std::size_t i = 0; i < entry.slots.committed().size(); i += kKvPageSlots)
-        found.pages.push_back(page_of(entry.slots.committed()[i]));
-    const Status taken = state.take_prefix(0, found.pages, shared.matched);
-    PACE_CHECK(taken.ok(), "a cached prefix that its own request does not take");
-    found_prefixes_.push_back(std::move(found));
+        pages.push_back(page_of(entry.slots.committed()[i]));
+    const auto complete = pages.begin() + shared.complete / kKvPageSlots;
+    if (complete != pages.begin()) {
+        found_prefixes_.push_back(found);
+        found_prefixes_.back().pages.assign(pages.begin(), complete);
+        const Status taken = state.take_prefix(0, found_prefixes_.back().pages, shared.matched);
+        PACE_CHECK(taken.ok(), "a cached prefix that its own request does not take");
+    }
+    if (complete == pages.end()) return;
+    entry.lost_to = shared.lost_to;
+    found_prefixes_.push_back(found);
+    CachedPrefix& kept = found_prefixes_.back();
+    kept.first_block = static_cast<std::size_t>(complete - pages.begin());
+    kept.pages.assign(complete, pages.end());
+    kept.behind = shared.lost_to;
 }
 
 }  // namespace paceline

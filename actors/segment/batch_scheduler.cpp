@@ -88,10 +88,15 @@ BatchScheduler::BatchScheduler(DispatchOptions options,
 void BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
     drop(state->request());
     const BeginPayload& spec = state->spec();
-    if (spec.cache_generation != cache_generation_) {
-        cache_generation_ = spec.cache_generation;
-        if (!planted(PlantedBug::LostKeysTrusted)) prefixes_.clear();
+    if (spec.cache_generation != cache_generation_ && !planted(PlantedBug::LostKeysTrusted)) {
+        const bool next = spec.cache_generation == cache_generation_ + 1;
+        if (next && spec.keys_lost_to != kAllKeysLost) {
+            prefixes_.lose(spec.keys_lost_to);
+        } else {
+            prefixes_.clear();
+        }
     }
+    cache_generation_ = spec.cache_generation;
     const auto made = entries_.emplace(
         state->request(), Entry{.state = state,
                                 .slots = RequestSlots::on_demand(

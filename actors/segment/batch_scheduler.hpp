@@ -15,6 +15,8 @@
 // Whole blocks of a text whose keys all segments have (a verdict says so) can be shared by texts
 // that begin with the same tokens (prefix_tree.hpp): a request looks for its prefix when its first
 // rows are due. If another one is computing the same prefix at that moment, it waits for it.
+// After the loss of a segment the segments behind it keep their keys: cached blocks are then
+// computed again, in the same slots, by the segments up to the lost one alone (BatchPart::last).
 //
 // When the first segment is free it takes the rows that were not sent yet (BatchShape selects
 // them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
@@ -178,8 +180,10 @@ public:
     struct CachedPrefix {
         RequestId request;
         Attempt attempt;
+        std::size_t first_block = 0;
         std::vector<std::int32_t> pages;
-        Position matched = 0;  // tokens that it has in common with what is cached
+        Position matched = 0;      // tokens that it has in common with what is cached
+        std::uint32_t behind = 0;  // as in msg::Prefix
     };
     [[nodiscard]] std::vector<CachedPrefix> take_prefixes() {
         return std::exchange(found_prefixes_, {});
@@ -232,6 +236,7 @@ private:
         std::uint64_t passed = 0;  // batches in a row that had no room for it
         std::uint64_t served = 0;  // the batch that it was last part of
         bool looked_up = false;    // its prefix, in the cache
+        std::uint32_t lost_to = 0;  // segments up to this one compute its cached prefix again
         bool proven = false;       // a verdict came: all segments have the keys of its prompt
         std::optional<RequestId> leader = {};  // computes the same prefix: waited for
         // The newest proposals for roots that are still to come, by source.
@@ -277,6 +282,7 @@ private:
     [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
     [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
+    [[nodiscard]] static std::size_t prefill_left(const Entry& entry);
     [[nodiscard]] std::vector<SchedulableRequest> candidates(Micros now);
     [[nodiscard]] bool limits_rows() const;
     [[nodiscard]] bool draws(const Entry& entry) const;

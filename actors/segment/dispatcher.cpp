@@ -125,7 +125,8 @@ void Dispatcher::count(const Outcome& outcome) const {
 
 /// On the channel of the batches, so that every segment has it before the first one.
 void Dispatcher::send_prefix(const BatchScheduler::CachedPrefix& prefix) {
-    host_.context->count(counters::kCachedRows, prefix.pages.size() * kKvPageSlots);
+    if (prefix.behind == 0)
+        host_.context->count(counters::kCachedRows, prefix.pages.size() * kKvPageSlots);
     if (!next_) return;
     for (std::size_t first = 0; first < prefix.pages.size(); first += msg::kPrefixPagesMax) {
         const auto pages = std::span{prefix.pages}.subspan(first);
@@ -133,7 +134,8 @@ void Dispatcher::send_prefix(const BatchScheduler::CachedPrefix& prefix) {
         msg::Prefix message{};
         message.route = {
             .request = prefix.request, .attempt = prefix.attempt, .epoch = host_.context->epoch()};
-        message.first_block = static_cast<std::uint32_t>(first);
+        message.first_block = static_cast<std::uint32_t>(prefix.first_block + first);
+        message.behind = prefix.behind;
         message.count = static_cast<std::uint32_t>(count);
         message.matched = prefix.matched;
         std::copy_n(pages.begin(), count, message.pages.begin());

@@ -210,9 +210,11 @@ Status SegmentActor::handle(StageId from, const msg::Prefix& prefix) {
     if (!age) return age.error();
     const auto state = host_.requests.find(prefix.route.request, prefix.route.attempt);
     if (age.value() != Age::Current || !state) return {};
+    const bool has_lost_them = plan_.previous->value < prefix.behind;
     const auto pages = std::span{prefix.pages}.first(prefix.count);
-    if (Status taken = state->take_prefix(prefix.first_block, pages, prefix.matched); !taken)
-        return taken;
+    Status taken;
+    if (!has_lost_them) taken = state->take_prefix(prefix.first_block, pages, prefix.matched);
+    if (!taken) return taken;
     if (!plan_.next) return {};
     msg::Prefix next = prefix;
     next.route.epoch = host_.context->epoch();

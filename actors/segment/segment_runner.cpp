@@ -188,7 +188,10 @@ Status SegmentRunner::continue_run(const RunPtr& run) {
         if (Status announced = announce(*run); !announced) return announced;
     } else {
         if (roles_.dispatcher) roles_.dispatcher->hold_followed(*run);
-        if (!roles_.dispatcher || !roles_.dispatcher->hold_back(run)) outlet_.forward(*run);
+        outlet_.end_here(*run);
+        const bool goes_on = !run->parts.empty();
+        if (goes_on && (!roles_.dispatcher || !roles_.dispatcher->hold_back(run)))
+            outlet_.forward(*run);
     }
     if (roles_.early_verify) submit_exit();
     return {};

@@ -40,7 +40,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 12;
+inline constexpr std::uint32_t kWireVersion = 13;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -164,8 +164,10 @@ struct BatchPart {
     BatchKind kind;
     Position base;       // committed tokens already in the KV cache when the part starts
     std::uint32_t rows;  // number of the batch's rows that belong to this part
-    std::uint32_t hold;  // 1: may wait at the next segment until a part of this request without
+    std::uint16_t hold;  // 1: may wait at the next segment until a part of this request without
                          // `hold` follows (deferred layers); 0: is run in order
+    StageId last = {};   // of a prefill: the segment after which it ends, because those behind it
+                         // have kept its keys; 0: the last one
 };
 
 /// The children of a row's node were drawn, whether or not they have rows. The next `support` of
@@ -265,7 +267,7 @@ struct Verdict {
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
 };
 
-inline constexpr std::uint32_t kPrefixPagesMax = 127;  // of one message, without padding
+inline constexpr std::uint32_t kPrefixPagesMax = 126;  // of one message, without padding
 
 /// segment -> next segment, on the channel of its batches and before the first one of the attempt:
 /// the text's first tokens are in these pages of the KV cache, 32 in each. A longer prefix takes
@@ -276,6 +278,8 @@ struct Prefix {
     std::uint32_t first_block;  // of the text, in pages[0]
     std::uint32_t count;        // 1 .. kPrefixPagesMax
     Position matched;           // as in Verdict
+    std::uint32_t behind;       // a stage: segments up to it have lost these keys, and get the rows
+                                // again; those behind it take the pages. 0: all take them
     std::array<std::int32_t, kPrefixPagesMax> pages;
 };
 
@@ -385,7 +389,7 @@ static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
 static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2));
-static_assert(sizeof(Prefix) == 16 + 12 + 4 * kPrefixPagesMax);
+static_assert(sizeof(Prefix) == 16 + 16 + 4 * kPrefixPagesMax);
 static_assert(sizeof(BatchCost) == 8);
 static_assert(sizeof(Price) == 16 + 32);
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);

@@ -173,7 +173,7 @@ TEST_CASE("a held part waits for one after it or for its time, whichever comes f
     SegmentQueue queue;
     SegmentQueue::Rules rules{
         .readiness_of = [](const WaitingPart&) { return SegmentQueue::Readiness::Ready; }};
-    const auto part = [](std::uint32_t batch, std::uint32_t hold) {
+    const auto part = [](std::uint32_t batch, std::uint16_t hold) {
         WaitingPart made;
         made.part = {.request = RequestId{1},
                      .attempt = Attempt{1},

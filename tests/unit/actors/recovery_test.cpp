@@ -106,6 +106,36 @@ StageId random_victim(std::mt19937_64& random, int segments, bool drafts) {
 
 }  // namespace
 
+TEST_CASE("segments behind a lost one keep their keys: only those up to it compute a text again") {
+    for (const int victim : {1, 2, 3, 4}) {
+        CAPTURE(victim);
+        const PipelineOptions options{.segments = 4, .drafting = Drafting::None, .seed = 3};
+        Cluster cluster{options};
+        const Load load{cluster, 1, 1, 200};
+        const auto rows_of = [&](int segment) {
+            return cluster.world.counted(segment_id(segment), counters::kPrefillRows);
+        };
+        const std::size_t prompt = load.requests[0].text.size();
+        while (cluster.answers[0]->tokens.size() < 20) cluster.run_steps(1);
+        CHECK(rows_of(4) == prompt - 1);
+        cluster.lose(segment_id(victim));
+        cluster.rejoin(segment_id(victim));
+        const std::size_t text = prompt + cluster.answers[0]->tokens.size();
+        cluster.run_until_ended();
+        cluster.run_dry();
+        load.check();
+        CHECK(cluster.answers[0]->stats.replays == 1);
+        // Whole blocks are kept: up to 31 tokens behind the last one are computed everywhere.
+        const std::size_t kept = victim == 1 ? 0 : (text - 1) / kKvPageSlots * kKvPageSlots;
+        for (int segment = 1; segment <= 4; ++segment) {
+            CAPTURE(segment);
+            const std::size_t again = text - 1 - (segment > victim ? kept : 0);
+            CHECK(rows_of(segment) == prompt - 1 + again);
+        }
+        check_nothing_leaked(cluster, options);
+    }
+}
+
 TEST_CASE("a stage that is lost at any moment and comes back changes no token") {
     for (const Drafting drafting : kDraftings) {
         for (int segments = 1; segments <= 4; ++segments) {

@@ -91,7 +91,7 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
     check_fields(between(text, "A part, 32 bytes", "A row"),
                  {FIELD(BatchPart, request), FIELD(BatchPart, attempt), FIELD(BatchPart, batch),
                   FIELD(BatchPart, kind), FIELD(BatchPart, base), FIELD(BatchPart, rows),
-                  FIELD(BatchPart, hold)});
+                  FIELD(BatchPart, hold), FIELD(BatchPart, last)});
     check_fields(between(text, "A draw of a batch, 8 bytes", "### Verdict"),
                  {FIELD(BatchDraw, row), FIELD(BatchDraw, support), FIELD(BatchDraw, drawn)});
     check_fields(
@@ -118,7 +118,7 @@ TEST_CASE("the page has the offset of every field of ring and hot messages") {
                   FIELD(TensorNote, tensor_generation)});
     check_fields(between(text, "### Prefix, 536 bytes", "### Stop"),
                  {FIELD(Prefix, first_block), FIELD(Prefix, count), FIELD(Prefix, matched),
-                  FIELD(Prefix, pages)});
+                  FIELD(Prefix, behind), FIELD(Prefix, pages)});
 }
 
 TEST_CASE("the sizes that the page gives are those of the structs") {
