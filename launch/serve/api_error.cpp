@@ -35,7 +35,7 @@ const char* error_type(int status) {
 
 nlohmann::ordered_json error_json(const ApiError& error) {
     const auto or_null = [](const std::string& text) {
-        return text.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json{text};
+        return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
     };
     return {{"error",
              {{"message", error.message},

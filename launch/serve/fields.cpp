@@ -73,8 +73,8 @@ void Fields::number(const char* name, std::optional<float>& value, const NumberR
     const json* found = find(name);
     if (found == nullptr) return;
     const auto allowed = [&] {
-        return fmt::format("must be a number {} {} and {} {}", range.without_low ? "over" : "from",
-                           range.low, range.without_high ? "below" : "up to", range.high);
+        return fmt::format("must be a number {} {} {} {}", range.without_low ? "over" : "from",
+                           range.low, range.without_high ? "and below" : "up to", range.high);
     };
     if (!found->is_number()) return refuse(name, allowed());
     const auto real = found->get<double>();

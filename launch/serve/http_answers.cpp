@@ -52,21 +52,28 @@ public:
 
     asio::awaitable<bool> run() {
         for (const int descriptor : set_.descriptors()) wakeup_.watch(descriptor);
-        if (streams_ && !co_await writer_.begin_events(terms_)) co_return false;
+        if (streams_) {
+            const bool begun = co_await writer_.begin_events(terms_);
+            if (!begun) co_return false;
+        }
         written_ = Clock::now();
         while (true) {
             std::string events;
             const bool news = take_news(events);
             if (!events_.failed()) co_return co_await write_failure(std::move(events));
             if (set_.over()) co_return co_await write_end(std::move(events));
-            if (!events.empty() && !co_await write_some(events)) co_return false;
+            if (!events.empty()) {
+                const bool written = co_await write_some(events);
+                if (!written) co_return false;
+            }
             if (wakeup_.client_closed()) {
                 context_.metrics.add_disconnect();
                 co_return false;
             }
-            if (streams_ && Clock::now() - written_ >= context_.limits.keep_alive &&
-                !co_await write_some(kKeepAliveComment))
-                co_return false;
+            if (streams_ && Clock::now() - written_ >= context_.limits.keep_alive) {
+                const bool written = co_await write_some(kKeepAliveComment);
+                if (!written) co_return false;
+            }
             if (events.size() < kWriteBytes) co_await wakeup_.wait_until(next_look(news));
         }
     }
@@ -94,7 +101,7 @@ private:
         return next;
     }
 
-    asio::awaitable<bool> write_some(const std::string& events) {
+    asio::awaitable<bool> write_some(std::string_view events) {
         written_ = Clock::now();
         co_return co_await writer_.write_events(events, false);
     }
@@ -105,7 +112,8 @@ private:
             co_return co_await writer_.write(whole, terms_);
         }
         events += events_.end();
-        co_return co_await writer_.write_events(events, true) && goes_on();
+        const bool written = co_await writer_.write_events(events, true);
+        co_return written && goes_on();
     }
 
     asio::awaitable<bool> write_failure(std::string events) {
@@ -116,7 +124,8 @@ private:
             co_return co_await writer_.write(reply, terms_);
         }
         events += AnswerEvents::error_event(error);
-        co_return co_await writer_.write_events(events, true) && goes_on();
+        const bool written = co_await writer_.write_events(events, true);
+        co_return written && goes_on();
     }
 
     [[nodiscard]] bool goes_on() const { return terms_.keep_alive && !context_.draining; }

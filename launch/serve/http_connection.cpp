@@ -128,7 +128,13 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpContext& contex
 }
 
 asio::awaitable<void> HttpConnection::run() {
-    while (co_await wait_for_input() && co_await exchange()) continue;
+    // One co_await a statement: GCC 12 miscompiles those in conditions of && and ||.
+    while (true) {
+        const bool input = co_await wait_for_input();
+        if (!input) break;
+        const bool goes_on = co_await exchange();
+        if (!goes_on) break;
+    }
     boost::system::error_code ignored;
     stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
 }
@@ -171,15 +177,19 @@ asio::awaitable<bool> HttpConnection::exchange() {
         reply.closes = reply.closes || !parser.is_done();  // its body was not read
         co_return co_await writer_.write(reply, terms);
     }
-    if (!parser.is_done() && !co_await read_body(parser)) co_return false;
+    if (!parser.is_done()) {
+        const bool read = co_await read_body(parser);
+        if (!read) co_return false;
+    }
     co_return co_await dispatch(route.value(), parser.get().body(), terms);
 }
 
 asio::awaitable<bool> HttpConnection::read_body(Parser& parser) {
     const auto expects = parser.get()[http::field::expect];
-    if (!expects.empty() && boost::beast::iequals(expects, "100-continue") &&
-        !co_await writer_.write_continue())
-        co_return false;
+    if (!expects.empty() && boost::beast::iequals(expects, "100-continue")) {
+        const bool written = co_await writer_.write_continue();
+        if (!written) co_return false;
+    }
     boost::system::error_code error;
     stream_.expires_after(context_.limits.body);
     co_await http::async_read(stream_, buffer_, parser,

@@ -54,7 +54,8 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     bytes += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
     if (!terms.head_only) bytes += reply.body;
     context_.metrics.add_response(reply.status);
-    co_return co_await write_bytes(bytes) && goes_on;
+    const bool written = co_await write_bytes(bytes);
+    co_return written && goes_on;
 }
 
 asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms) {
@@ -77,7 +78,8 @@ asio::awaitable<bool> HttpWriter::write_events(std::string_view events, bool las
         if (!events.empty()) bytes = fmt::format("{:x}\r\n{}\r\n", events.size(), events);
         if (last) bytes += "0\r\n\r\n";
     }
-    co_return co_await write_bytes(bytes) && (!last || chunked_);
+    const bool written = co_await write_bytes(bytes);
+    co_return written && (!last || chunked_);
 }
 
 asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
@@ -88,7 +90,8 @@ asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
         "Access-Control-Max-Age: 600\r\n";
     bytes += shared_fields(terms, terms.keep_alive) + "\r\n";
     context_.metrics.add_response(204);
-    co_return co_await write_bytes(bytes) && terms.keep_alive;
+    const bool written = co_await write_bytes(bytes);
+    co_return written && terms.keep_alive;
 }
 
 asio::awaitable<bool> HttpWriter::write_continue() {
