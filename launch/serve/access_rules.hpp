@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "launch/serve/api_error.hpp"
+#include "launch/api/api_error.hpp"
 
 namespace paceline::serve {
 
@@ -35,8 +35,8 @@ struct RequestHead {
 
 class AccessRules {
 public:
-    /// `host`: what the server is bound to. `key_file`: empty, or a file with a key a line (# begins
-    /// a comment). Errors: BadArgument naming the option.
+    /// `host`: what the server is bound to. `key_file`: empty, or a file with a key a line (#
+    /// begins a comment). Errors: BadArgument naming the option.
     [[nodiscard]] static Result<AccessRules> make(const std::string& host,
                                                   const std::string& key_file,
                                                   std::vector<std::string> origins);

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "launch/serve/api_error.hpp"
+#include "launch/api/api_error.hpp"
 #include "launch/session/service.hpp"
 
 namespace paceline::serve {
@@ -39,7 +39,7 @@ public:
     /// The end of every answer was given by next().
     [[nodiscard]] bool over() const { return open_ == 0; }
     [[nodiscard]] std::size_t size() const { return answers_.size(); }
-    /// Of answers that have not ended: readable when next() may have something. -1 among them: poll.
+    /// Of answers that have not ended: readable when next() may have something. -1: poll.
     [[nodiscard]] std::vector<int> descriptors() const;
 
 private:

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <fmt/core.h>
 
-#include "launch/serve/answer_events.hpp"
+#include "launch/api/answer_events.hpp"
+#include "launch/api/model_info.hpp"
 #include "launch/serve/answer_set.hpp"
 #include "launch/serve/http_wakeup.hpp"
-#include "launch/serve/model_info.hpp"
 
 namespace paceline::serve {
 namespace {
@@ -113,7 +113,7 @@ private:
         }
         events += events_.end();
         const bool written = co_await writer_.write_events(events, true);
-        co_return written && goes_on();
+        co_return written&& goes_on();
     }
 
     asio::awaitable<bool> write_failure(std::string events) {
@@ -125,7 +125,7 @@ private:
         }
         events += AnswerEvents::error_event(error);
         const bool written = co_await writer_.write_events(events, true);
-        co_return written && goes_on();
+        co_return written&& goes_on();
     }
 
     [[nodiscard]] bool goes_on() const { return terms_.keep_alive && !context_.draining; }

@@ -14,9 +14,9 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 
+#include "launch/api/routes.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_writer.hpp"
-#include "launch/serve/routes.hpp"
 
 namespace paceline::serve {
 

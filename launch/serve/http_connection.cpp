@@ -8,10 +8,10 @@
 #include <boost/beast/core/error.hpp>
 #include <boost/beast/http/read.hpp>
 
-#include "launch/serve/health_report.hpp"
+#include "launch/api/health_report.hpp"
+#include "launch/api/model_info.hpp"
+#include "launch/api/token_endpoints.hpp"
 #include "launch/serve/http_answers.hpp"
-#include "launch/serve/model_info.hpp"
-#include "launch/serve/token_endpoints.hpp"
 
 namespace paceline::serve {
 namespace {

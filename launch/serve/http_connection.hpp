@@ -16,9 +16,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
+#include "launch/api/routes.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_writer.hpp"
-#include "launch/serve/routes.hpp"
 
 namespace paceline::serve {
 

@@ -17,9 +17,9 @@
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "launch/api/served_model.hpp"
 #include "launch/serve/access_rules.hpp"
 #include "launch/serve/serve_metrics.hpp"
-#include "launch/serve/served_model.hpp"
 
 namespace paceline::serve {
 

@@ -15,8 +15,8 @@
 #include <string>
 
 #include "ipc/base/result.hpp"
+#include "launch/api/served_model.hpp"
 #include "launch/serve/access_rules.hpp"
-#include "launch/serve/served_model.hpp"
 
 namespace paceline::serve {
 

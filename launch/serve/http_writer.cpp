@@ -55,7 +55,7 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     if (!terms.head_only) bytes += reply.body;
     context_.metrics.add_response(reply.status);
     const bool written = co_await write_bytes(bytes);
-    co_return written && goes_on;
+    co_return written&& goes_on;
 }
 
 asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms) {
@@ -91,7 +91,7 @@ asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
     bytes += shared_fields(terms, terms.keep_alive) + "\r\n";
     context_.metrics.add_response(204);
     const bool written = co_await write_bytes(bytes);
-    co_return written && terms.keep_alive;
+    co_return written&& terms.keep_alive;
 }
 
 asio::awaitable<bool> HttpWriter::write_continue() {

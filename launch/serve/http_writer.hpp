@@ -11,8 +11,8 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 
+#include "launch/api/reply.hpp"
 #include "launch/serve/http_context.hpp"
-#include "launch/serve/reply.hpp"
 
 namespace paceline::serve {
 

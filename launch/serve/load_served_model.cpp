@@ -5,12 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "launch/api/model_info.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/auto_choice.hpp"
-#include "launch/serve/model_info.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "model/weights/message_text.hpp"
 

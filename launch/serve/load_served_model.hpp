@@ -10,10 +10,10 @@
 #include <memory>
 
 #include "ipc/base/result.hpp"
+#include "launch/api/served_model.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/serve/serve_options.hpp"
-#include "launch/serve/served_model.hpp"
 
 namespace paceline::serve {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 
-#include "launch/serve/health_report.hpp"
+#include "launch/api/health_report.hpp"
 
 namespace paceline::serve {
 namespace {

@@ -12,7 +12,7 @@
 #include <map>
 #include <string>
 
-#include "launch/serve/served_model.hpp"
+#include "launch/api/served_model.hpp"
 
 namespace paceline::serve {
 

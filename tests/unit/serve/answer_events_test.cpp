@@ -1,4 +1,4 @@
-#include "launch/serve/answer_events.hpp"
+#include "launch/api/answer_events.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

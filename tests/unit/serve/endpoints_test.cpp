@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/serve/health_report.hpp"
-#include "launch/serve/model_info.hpp"
-#include "launch/serve/routes.hpp"
+#include "launch/api/health_report.hpp"
+#include "launch/api/model_info.hpp"
+#include "launch/api/routes.hpp"
 #include "launch/serve/serve_metrics.hpp"
 
 namespace paceline::serve {

@@ -1,4 +1,4 @@
-#include "launch/serve/generation_fields.hpp"
+#include "launch/api/generation_fields.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "launch/serve/json_reader.hpp"
+#include "launch/api/json_reader.hpp"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "launch/serve/chat_request.hpp"
-#include "launch/serve/completion_request.hpp"
+#include "launch/api/chat_request.hpp"
+#include "launch/api/completion_request.hpp"
 
 namespace paceline::serve {
 namespace {
