@@ -22,6 +22,8 @@ namespace http = boost::beast::http;
 using Request = http::request<http::string_body>;
 
 constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kPartingBytes = 1024 * 1024;
+constexpr std::chrono::seconds kPartingTime{1};
 
 std::string_view view_of(boost::beast::string_view text) {
     return {text.data(), text.size()};
@@ -135,8 +137,19 @@ asio::awaitable<void> HttpConnection::run() {
         const bool goes_on = co_await exchange();
         if (!goes_on) break;
     }
-    boost::system::error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    co_await part();
+}
+
+/// Closing a socket with unread input resets the connection, and the client may lose the last
+/// response: the input is read and dropped for a limited time.
+asio::awaitable<void> HttpConnection::part() {
+    boost::system::error_code error;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    stream_.expires_after(kPartingTime);
+    for (std::size_t bytes = 0; !error && bytes < kPartingBytes;) {
+        bytes += co_await stream_.async_read_some(buffer_.prepare(kReadBytes),
+                                                  asio::redirect_error(asio::use_awaitable, error));
+    }
 }
 
 asio::awaitable<bool> HttpConnection::wait_for_input() {

@@ -37,6 +37,7 @@ private:
     using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
     boost::asio::awaitable<bool> wait_for_input();
+    boost::asio::awaitable<void> part();
     boost::asio::awaitable<bool> exchange();
     boost::asio::awaitable<bool> read_body(Parser& parser);
     boost::asio::awaitable<void> write_parse_error(boost::system::error_code error);

@@ -79,7 +79,11 @@ public:
         const auto found =
             resolver.resolve(host, std::to_string(port), Tcp::resolver::passive, error);
         if (error || found.empty()) return bad(error);
-        const Tcp::endpoint endpoint = found.begin()->endpoint();
+        // "localhost" has addresses of both kinds; most clients try this one.
+        const auto v4 = std::find_if(found.begin(), found.end(), [](const auto& each) {
+            return each.endpoint().address().is_v4();
+        });
+        const Tcp::endpoint endpoint = (v4 == found.end() ? found.begin() : v4)->endpoint();
         acceptor_.open(endpoint.protocol(), error);
         if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address{true}, error);
         if (!error) acceptor_.bind(endpoint, error);

@@ -19,6 +19,8 @@ Wakeup::Wakeup(asio::ip::tcp::socket& socket)
 Wakeup::~Wakeup() {
     boost::system::error_code ignored;
     if (shared_->watching) socket_.cancel(ignored);
+    // A wait that is pending keeps its descriptor.
+    for (const std::shared_ptr<Watched>& each : watched_) each->descriptor.close(ignored);
 }
 
 void Wakeup::watch(int descriptor) {

@@ -1,12 +1,14 @@
 """paceline serve: what clients get, while stages die, clients leave and the server ends."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import threading
 import unittest
 
-from paceline_cli import BINARY, CliTest, PROMPT, TINY, environment, pipeline_toml
+from paceline_cli import CliTest, PROMPT, ROOT, TINY, pipeline_toml
 from serve_server import Server, chat_body, events_of, text_of, wait_until
 
 LONG = {"ignore_eos": True, "max_tokens": 400}
@@ -245,6 +247,22 @@ class Pages(ServeTest):
         self.assertGreater(self.server.metric('vllm:spec_decode_num_draft_tokens_total{model_name="my/model"}'), 0)
 
 
+class Documentation(ServeTest):
+    @unittest.skipUnless(shutil.which("curl"), "skipped: curl is not installed")
+    def test_the_curl_lines_of_the_page_work(self):
+        page = (ROOT / "docs" / "serving.md").read_text()
+        blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()
+                 if line.startswith("curl ")]
+        self.assertGreater(len(lines), 5)
+        for line in lines:
+            command = line.replace("curl ", "curl -sSf ", 1).replace(
+                "127.0.0.1:8080", f"127.0.0.1:{self.server.port}")
+            done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, f"{line}: {done.stderr.decode()}")
+            self.assertTrue(done.stdout, line)
+
+
 class Refusals(ServeTest):
     def check(self, answer, status: int, param: str | None, what: str = "") -> None:
         self.assertEqual(answer.status, status, f"{what}: {answer.text}")
@@ -438,6 +456,7 @@ class Life(CliTest):
 
     def test_a_client_that_closes_in_the_middle_of_its_text_is_noticed(self):
         with Server("--config", self.pipeline()) as server:
+            before = server.descriptors()
             for _ in range(3):
                 stream = server.stream(chat_body("Tell me everything", **LONG))
                 stream.read_until('"content":"')
@@ -445,6 +464,7 @@ class Life(CliTest):
             wait_until(lambda: server.metric("paceline_requests_running") == 0
                        and server.metric("paceline_answers_cancelled_total")
                        + server.metric("paceline_answers_total") == 3, "all three are over")
+            wait_until(lambda: server.descriptors() == before, "their descriptors are closed")
 
     def test_a_full_queue_is_429_and_those_that_wait_see_comments(self):
         with Server("--config", self.pipeline(), "--requests", "1", "--queue", "1",
