@@ -57,9 +57,9 @@ void AnswerEvents::finish(std::size_t choice, const AnswerPiece& piece) {
     report_.add(choice, piece.stats);
     choices_[choice].finish = finish_reason(piece.stats.finish);
     if (!piece.status) {
-        failed_ = piece.status;
+        status_ = piece.status;
     } else if (choices_[choice].finish == nullptr) {
-        failed_ =
+        status_ =
             Error{piece.stats.finish == FinishReason::Failed ? Errc::BadFile : Errc::Cancelled,
                   piece.stats.finish == FinishReason::Failed
                       ? "no token can be drawn: no logit is a finite number"
@@ -80,7 +80,7 @@ std::string AnswerEvents::add(std::size_t choice, const AnswerPiece& piece) {
     }
     if (!piece.over) return events;
     finish(choice, piece);
-    if (stream_ && own.finish != nullptr && failed_)
+    if (stream_ && own.finish != nullptr && status_)
         events += chunk(dialect_->last(choice, own.finish), open_ == 0);
     return events;
 }

@@ -43,14 +43,14 @@ public:
     AnswerEvents(const AnswerDialect& dialect, ResponseHead head, const PreparedAnswers& prepared);
 
     /// The events of a piece; empty where nothing is streamed, or there is no text. An answer that
-    /// failed ends the response: failed().
+    /// failed ends the response: status().
     [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece);
     /// Once, after the last piece.
     [[nodiscard]] std::string end() const;
     [[nodiscard]] std::string body() const;
 
     /// The error of the first answer that failed.
-    [[nodiscard]] const Status& failed() const { return failed_; }
+    [[nodiscard]] const Status& status() const { return status_; }
     [[nodiscard]] static std::string error_event(const ApiError& error);
 
 private:
@@ -72,7 +72,7 @@ private:
     AnswerReport report_;
     std::vector<Choice> choices_;
     std::size_t open_;
-    Status failed_;
+    Status status_;
 };
 
 }  // namespace paceline::serve

@@ -60,7 +60,7 @@ public:
         while (true) {
             std::string events;
             const bool news = take_news(events);
-            if (!events_.failed()) co_return co_await write_failure(std::move(events));
+            if (!events_.status()) co_return co_await write_failure(std::move(events));
             if (set_.over()) co_return co_await write_end(std::move(events));
             if (!events.empty()) {
                 const bool written = co_await write_some(events);
@@ -82,7 +82,7 @@ private:
     /// Whether there was something new.
     bool take_news(std::string& events) {
         bool news = false;
-        while (events.size() < kWriteBytes && events_.failed()) {
+        while (events.size() < kWriteBytes && events_.status()) {
             const std::optional<AnswerSet::Next> next = set_.next();
             if (!next) break;
             news = true;
@@ -113,19 +113,21 @@ private:
         }
         events += events_.end();
         const bool written = co_await writer_.write_events(events, true);
-        co_return written&& goes_on();
+        if (!written) co_return false;
+        co_return goes_on();
     }
 
     asio::awaitable<bool> write_failure(std::string events) {
         const ServiceState state = context_.model->service->snapshot().state;
-        const ApiError error = error_of(events_.failed(), state);
+        const ApiError error = error_of(events_.status(), state);
         if (!streams_) {
             const Reply reply = reply_of(error);
             co_return co_await writer_.write(reply, terms_);
         }
         events += AnswerEvents::error_event(error);
         const bool written = co_await writer_.write_events(events, true);
-        co_return written&& goes_on();
+        if (!written) co_return false;
+        co_return goes_on();
     }
 
     [[nodiscard]] bool goes_on() const { return terms_.keep_alive && !context_.draining; }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include <boost/asio/redirect_error.hpp>
-#include <boost/beast/core/error.hpp>
 #include <boost/beast/http/read.hpp>
 
 #include "launch/api/health_report.hpp"
@@ -39,7 +38,8 @@ RequestHead head_of_request(const Request& request) {
             .content_type = view_of(request[http::field::content_type])};
 }
 
-/// The answer to bytes that are no request; nothing: the connection just ends.
+/// The answer to bytes that are no request; nothing: the connection just ends, as after a timeout,
+/// which closes the socket.
 std::optional<ApiError> parse_error(const boost::system::error_code& error) {
     ApiError refused{.status = 400,
                      .message = "the request is not valid HTTP",
@@ -54,12 +54,6 @@ std::optional<ApiError> parse_error(const boost::system::error_code& error) {
         refused.status = 413;
         refused.message = "the body of the request is too long";
         refused.code = "body_too_long";
-        return refused;
-    }
-    if (error == boost::beast::error::timeout) {
-        refused.status = 408;
-        refused.message = "the request did not arrive in time";
-        refused.code = "timeout";
         return refused;
     }
     const bool gone = error == http::error::end_of_stream || error == http::error::partial_message;

@@ -55,7 +55,8 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     if (!terms.head_only) bytes += reply.body;
     context_.metrics.add_response(reply.status);
     const bool written = co_await write_bytes(bytes);
-    co_return written&& goes_on;
+    if (!written) co_return false;
+    co_return goes_on;
 }
 
 asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms) {
@@ -79,7 +80,8 @@ asio::awaitable<bool> HttpWriter::write_events(std::string_view events, bool las
         if (last) bytes += "0\r\n\r\n";
     }
     const bool written = co_await write_bytes(bytes);
-    co_return written && (!last || chunked_);
+    if (!written) co_return false;
+    co_return !last || chunked_;
 }
 
 asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
@@ -91,7 +93,8 @@ asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
     bytes += shared_fields(terms, terms.keep_alive) + "\r\n";
     context_.metrics.add_response(204);
     const bool written = co_await write_bytes(bytes);
-    co_return written&& terms.keep_alive;
+    if (!written) co_return false;
+    co_return terms.keep_alive;
 }
 
 asio::awaitable<bool> HttpWriter::write_continue() {

@@ -9,7 +9,7 @@ import threading
 import unittest
 
 from paceline_cli import CliTest, PROMPT, ROOT, TINY, pipeline_toml
-from serve_server import Server, chat_body, events_of, text_of, wait_until
+from serve_server import Answer, Server, chat_body, events_of, text_of, wait_until
 
 LONG = {"ignore_eos": True, "max_tokens": 400}
 SEEDED = {"temperature": 0.9, "top_p": 0.95, "seed": 11}
@@ -546,6 +546,27 @@ class Life(CliTest):
                     replayed = any(each[-1]["paceline"]["replays"] > 0 for each in events)
                     if replayed:
                         break
+
+    def test_a_pipeline_that_cannot_continue_is_failed_and_says_so_to_everyone(self):
+        config = self.folder / "once.toml"
+        config.write_text(pipeline_toml(1, False) + "[supervision]\nrestarts_max = 0\n")
+        with Server("--config", str(config)) as server:
+            stages = server.stop_stages()
+            stream = server.stream(chat_body("Tell me everything", **LONG))
+            whole = server.connect()
+            whole.request("POST", "/v1/completions", '{"prompt": "x"}', {"Content-Type": "application/json"})
+            server.wait_metric("paceline_requests_running", 2)
+            os.kill(stages[0], signal.SIGKILL)
+            error = events_of(stream.rest())[-1]["error"]
+            self.assertEqual((error["type"], error["code"]), ("unavailable_error", "pipeline_failed"))
+            self.assertNotIn("[DONE]", stream.text)
+            for answer in (Answer(whole.getresponse()), server.chat()):
+                self.assertEqual((answer.status, answer.json["error"]["code"]), (503, "pipeline_failed"))
+                self.assertIsNotNone(answer.headers["Retry-After"])
+            whole.close()
+            health = server.get("/health")
+            self.assertEqual((health.status, health.json["status"]), (503, "failed"))
+            self.assertEqual(server.get("/v1/models").status, 200)
 
     def test_health_follows_a_lost_stage(self):
         with Server("--config", self.pipeline()) as server:

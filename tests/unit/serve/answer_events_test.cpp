@@ -125,7 +125,7 @@ TEST_CASE("events: an answer that failed has no reason to stop, and its error is
     const std::vector<json> last = parsed(events.add(0, failed));
     REQUIRE(last.size() == 2);
     CHECK(last[1]["choices"][0]["finish_reason"] == nullptr);
-    CHECK(events.failed().error().what == "a stage is lost");
+    CHECK(events.status().error().what == "a stage is lost");
     const json error =
         parsed(AnswerEvents::error_event({.status = 503, .message = "gone", .code = "c"})).at(0);
     CHECK(error["error"] == json{{"message", "gone"},
@@ -134,7 +134,7 @@ TEST_CASE("events: an answer that failed has no reason to stop, and its error is
                                  {"code", "c"}});
     AnswerEvents damaged{chat_dialect(), head(), prepared(false, false)};
     (void)damaged.add(0, last_piece("", 0, FinishReason::Failed));
-    CHECK_FALSE(damaged.failed());
+    CHECK_FALSE(damaged.status());
 }
 
 }  // namespace
