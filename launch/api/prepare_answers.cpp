@@ -97,7 +97,8 @@ PreparedAnswers prepared_of(GenerationFields fields,
 
 std::optional<ApiError> too_many(std::size_t prompts, int n, const ServedModel& model) {
     const std::size_t answers = prompts * static_cast<std::size_t>(n);
-    const auto possible = static_cast<std::size_t>(model.running + model.waiting);
+    const auto possible =
+        static_cast<std::size_t>(model.running) + static_cast<std::size_t>(model.waiting);
     const std::size_t most = std::min<std::size_t>(kChoicesMax, possible);
     if (answers <= most) return {};
     return bad_field(

@@ -10,7 +10,7 @@
 namespace paceline::serve {
 namespace {
 
-constexpr std::size_t kKeyFileBytesMax = 64 * 1024;
+constexpr std::size_t kKeyFileBytesMax = 65'536;
 constexpr std::size_t kKeyBytesMin = 8;
 constexpr std::size_t kKeyBytesMax = 512;
 
@@ -78,7 +78,7 @@ bool is_loopback_name(std::string_view host) {
 
 Result<AccessRules> AccessRules::make(const std::string& host,
                                       const std::string& key_file,
-                                      std::vector<std::string> origins) {
+                                      const std::vector<std::string>& origins) {
     AccessRules rules;
     rules.host_ = lower(host);
     if (!key_file.empty()) {
@@ -91,7 +91,7 @@ Result<AccessRules> AccessRules::make(const std::string& host,
         return Error{
             Errc::BadArgument,
             "--host " + host + " can be reached from other machines; give --api-key-file too"};
-    for (std::string& origin : origins) {
+    for (const std::string& origin : origins) {
         if (origin == "*" && (!local || rules.has_keys()))
             return Error{Errc::BadArgument,
                          "--cors-origin * is only for a loopback address without keys"};

@@ -39,7 +39,7 @@ public:
     /// begins a comment). Errors: BadArgument naming the option.
     [[nodiscard]] static Result<AccessRules> make(const std::string& host,
                                                   const std::string& key_file,
-                                                  std::vector<std::string> origins);
+                                                  const std::vector<std::string>& origins);
 
     /// 400 or 403 for Host and Origin.
     [[nodiscard]] std::optional<ApiError> check_place(const RequestHead& head) const;

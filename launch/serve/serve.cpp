@@ -6,6 +6,7 @@
 #include <optional>
 #include <sys/wait.h>
 #include <thread>
+#include <utility>
 
 #include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
@@ -107,9 +108,9 @@ void add_foreign_options(Command& command) {
         {"--draft-max", "gamma in a --config file, or paceline.gamma in a request"},
         {"--speculative-config", "--method NAME, --draft-model PATH or --config FILE"}};
     for (const auto& [theirs, ours] : known) {
-        const std::string text =
-            std::string{theirs} + " is another server's option; here it is " + ours;
-        command.refuse_option(theirs, [text](const std::string&) { return text; });
+        std::string text = std::string{theirs} + " is another server's option; here it is " + ours;
+        command.refuse_option(theirs,
+                              [text = std::move(text)](const std::string&) { return text; });
     }
 }
 

@@ -8,6 +8,6 @@
 namespace paceline {
 
 Command add_serve(Command& app, ServeOptions& options);
-int run_serve(const ServeOptions& options, const Environment& environment);
+int run_serve(const ServeOptions& given, const Environment& environment);
 
 }  // namespace paceline

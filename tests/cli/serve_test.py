@@ -457,14 +457,14 @@ class Life(CliTest):
     def test_a_client_that_closes_in_the_middle_of_its_text_is_noticed(self):
         with Server("--config", self.pipeline()) as server:
             before = server.descriptors()
-            for _ in range(3):
+            for _ in range(10):
                 stream = server.stream(chat_body("Tell me everything", **LONG))
                 stream.read_until('"content":"')
                 stream.close()
             wait_until(lambda: server.metric("paceline_requests_running") == 0
                        and server.metric("paceline_answers_cancelled_total")
-                       + server.metric("paceline_answers_total") == 3, "all three are over")
-            wait_until(lambda: server.descriptors() == before, "their descriptors are closed")
+                       + server.metric("paceline_answers_total") == 10, "all are over")
+            wait_until(lambda: server.descriptors() <= before, "their descriptors are closed")
 
     def test_a_full_queue_is_429_and_those_that_wait_see_comments(self):
         with Server("--config", self.pipeline(), "--requests", "1", "--queue", "1",
@@ -530,22 +530,28 @@ class Life(CliTest):
                       for i in range(4)]
             alone = [server.post("/v1/chat/completions", body).json["choices"][0]["message"]["content"]
                      for body in bodies]
-            for victim in (0, 1):
-                replayed = False
-                for _ in range(25):  # a machine may be so fast that the answers are over before the kill
-                    streams = [server.stream(body) for body in bodies]
-                    for stream in streams:
-                        stream.read_until('"content":"')
-                    stages = server.stages()
-                    os.kill(stages[victim % len(stages)], signal.SIGKILL)
-                    rests = in_parallel([stream.rest for stream in streams])
-                    events = [events_of(rest) for rest in rests]
-                    texts = ["".join(text_of(event) for event in each) for each in events]
-                    self.assertEqual(texts, alone)
-                    wait_until(lambda: server.get("/health").json["status"] == "ok", "all stages are back")
-                    replayed = any(each[-1]["paceline"]["replays"] > 0 for each in events)
-                    if replayed:
-                        break
+            def texts_of(streams: list) -> tuple[list[str], list[int]]:
+                events = [events_of(rest) for rest in in_parallel([stream.rest for stream in streams])]
+                return (["".join(text_of(event) for event in each) for each in events],
+                        [each[-1]["paceline"]["replays"] for each in events])
+
+            # While nothing moves: each answer is begun again.
+            server.stop_stages()
+            streams = [server.stream(body) for body in bodies]
+            server.wait_metric("paceline_requests_running", 4)
+            os.kill(server.stage("segment"), signal.SIGKILL)
+            server.continue_stages()
+            texts, replays = texts_of(streams)
+            self.assertEqual(texts, alone)
+            self.assertTrue(all(count > 0 for count in replays), replays)
+            # In the middle of the texts, wherever that is.
+            for victim in ("segment", "draft") * 2:
+                wait_until(lambda: server.get("/health").json["status"] == "ok", "all stages are back")
+                streams = [server.stream(body) for body in bodies]
+                for stream in streams:
+                    stream.read_until('"content":"')
+                os.kill(server.stage(victim), signal.SIGKILL)
+                self.assertEqual(texts_of(streams)[0], alone)
 
     def test_a_pipeline_that_cannot_continue_is_failed_and_says_so_to_everyone(self):
         config = self.folder / "once.toml"
