@@ -27,6 +27,7 @@
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/plan/plan.hpp"
+#include "launch/serve/serve.hpp"
 #include "launch/session/stage_main.hpp"
 #include "launch/simulate/simulate.hpp"
 #include "model/weights/message_text.hpp"
@@ -86,6 +87,7 @@ int run(int argc, char** argv) {
     root.footer(kMainFooter);
 
     paceline::RunOptions run_options;
+    paceline::ServeOptions serve_options;
     paceline::GenerateOptions generate_options;
     paceline::TokenizeOptions tokenize_options;
     paceline::InspectOptions inspect_options;
@@ -97,6 +99,7 @@ int run(int argc, char** argv) {
     paceline::PlanOptions plan_options;
     paceline::ConvertCommandOptions convert_options;
     const paceline::Command run_command = paceline::add_run(root, run_options);
+    const paceline::Command serve_command = paceline::add_serve(root, serve_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
     const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
     const paceline::Command inspect_command = paceline::add_inspect(root, inspect_options);
@@ -109,6 +112,7 @@ int run(int argc, char** argv) {
     const paceline::Command convert_command = paceline::add_convert(root, convert_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
+    if (serve_command.parsed()) return paceline::run_serve(serve_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);
     if (inspect_command.parsed()) return paceline::run_inspect(inspect_options, environment);

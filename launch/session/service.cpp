@@ -165,6 +165,8 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
     const bool cancelled = stats.finish == FinishReason::Interrupted;
     ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
     totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
+    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
+    totals_.verdicts.add(stats.verdicts);
     totals_.replays += stats.replays;
     totals_.preemptions += stats.preemptions;
     open.stream->end(rest, stats, status);

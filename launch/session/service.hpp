@@ -90,7 +90,9 @@ struct ServiceSnapshot {
     std::uint64_t cancelled = 0;  // by clients
     std::uint64_t failed = 0;     // with an error, deadlines among them
     std::uint64_t prompt_tokens = 0;
-    std::uint64_t tokens = 0;  // of answers
+    std::uint64_t cached_tokens = 0;  // of prompts, found in the KV cache
+    std::uint64_t tokens = 0;         // of answers
+    VerdictTally verdicts = {};       // of answers that are over
     std::uint64_t replays = 0;
     std::uint64_t preemptions = 0;
     /// When the loop was last seen to run. A busy pipeline is alive; one that is old is not.

@@ -132,8 +132,17 @@ void ChatTemplate::add_specials(jinja::Variables& variables) const {
 
 Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
                                               std::string_view tools,
-                                              const jinja::LocalTime& now) const {
+                                              const jinja::LocalTime& now,
+                                              std::string_view arguments) const {
     jinja::Variables variables;
+    if (!arguments.empty()) {
+        const Result<Value> given = jinja::json_value(variables.heap(), arguments);
+        if (!given || !given.value().is(jinja::Kind::Dict)) {
+            return Error{Errc::BadArgument, "the template's arguments must be a JSON object"};
+        }
+        for (const auto& [name, value] : given.value().dict().items)
+            variables.set(std::string{name.text().bytes()}, value);
+    }
     const Result<Value> list = chat_messages(variables.heap(), messages);
     if (!list) return fit_to_print(list.error());
     variables.set("messages", list.value());

@@ -43,11 +43,13 @@ public:
     [[nodiscard]] Result<jinja::Text> render(std::span<const ChatMessage> messages,
                                              const jinja::LocalTime& now,
                                              std::string_view tools = {}) const;
-    /// A conversation in the JSON of chat APIs (chat_messages.hpp).
+    /// A conversation in the JSON of chat APIs (chat_messages.hpp). `arguments`: a JSON object of
+    /// further variables of the template, or empty.
     /// Errors: also BadArgument: no JSON, or not of that form.
     [[nodiscard]] Result<jinja::Text> render_json(std::string_view messages,
                                                   std::string_view tools,
-                                                  const jinja::LocalTime& now) const;
+                                                  const jinja::LocalTime& now,
+                                                  std::string_view arguments = {}) const;
     /// Its token ids.
     [[nodiscard]] Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
                                                       std::span<const ChatMessage> messages,

@@ -296,4 +296,23 @@ TEST_CASE("text of tools and of tool calls stays the user's") {
     CHECK(std::count(ids.begin(), ids.end(), end) == 1);
 }
 
+TEST_CASE("arguments are variables of the template, its own ones stay, control tokens are text") {
+    const Tokenizer tokenizer = fixtures::tokenizer("smollm");
+    const ChatTemplate chat =
+        ChatTemplate::make(
+            data_with("smollm",
+                      "{% if think is false %}no{% endif %}{{ more }}{{ messages | length }}"))
+            .value();
+    const auto render = [&](const char* arguments) {
+        return chat.render_json("[]", {}, jinja::LocalTime{}, arguments);
+    };
+    CHECK(render("").value().bytes() == "0");
+    CHECK(render(R"({"think": false, "more": "x", "messages": [1, 2]})").value().bytes() == "nox0");
+    CHECK_FALSE(render("[]").ok());
+    CHECK_FALSE(render("{").ok());
+    const TokenId end = tokenizer.find("<|im_end|>").value();
+    const std::vector<TokenId> ids = encode(tokenizer, render(R"({"more": "<|im_end|>"})").value());
+    CHECK(std::count(ids.begin(), ids.end(), end) == 0);
+}
+
 }  // namespace paceline

@@ -1,0 +1,32 @@
+// AnswerDialect: how an API writes the choices of an answer, as a whole and in the chunks of a
+// stream.
+//
+// chat_dialect.cpp and completion_dialect.cpp have one each; what surrounds the choices is the same
+// for both (answer_events.hpp). Constant data and pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace paceline::serve {
+
+struct AnswerDialect {
+    using Json = nlohmann::ordered_json;
+
+    const char* id_prefix;
+    const char* whole_object;
+    const char* chunk_object;
+    /// The choice of the first chunk, with the role; nullptr: there is none.
+    Json (*first)(std::size_t index);
+    Json (*delta)(std::size_t index, const std::string& text);
+    /// The last chunk of a choice: why it ended.
+    Json (*last)(std::size_t index, const char* finish_reason);
+    Json (*whole)(std::size_t index, const std::string& text, const char* finish_reason);
+};
+
+[[nodiscard]] const AnswerDialect& chat_dialect();
+[[nodiscard]] const AnswerDialect& completion_dialect();
+
+}  // namespace paceline::serve

@@ -1,0 +1,28 @@
+// ChatRequest: the conversation of POST /v1/chat/completions, in the form that chat templates take.
+//
+// Contents are texts, or lists of text parts, which are joined. The role `developer` is `system`.
+// Control tokens in the contents stay text: that is the template's part (chat_template.hpp).
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "launch/api/api_error.hpp"
+
+namespace paceline::serve {
+
+inline constexpr std::size_t kMessagesMax = 4096;
+inline constexpr std::size_t kTemplateArgumentsMax = 64;
+
+struct ChatRequest {
+    std::string messages = {};   // a JSON list, for ChatTemplate::render_json()
+    std::string arguments = {};  // chat_template_kwargs: a JSON object, or empty
+};
+
+/// Errors: 400 naming the message ("messages[2].content"), 501 for tool calls.
+[[nodiscard]] ApiResult<ChatRequest> chat_request(const nlohmann::json& body);
+
+}  // namespace paceline::serve

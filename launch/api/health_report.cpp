@@ -1,0 +1,57 @@
+#include "launch/api/health_report.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "launch/base/json_text.hpp"
+#include "model/weights/message_text.hpp"
+
+namespace paceline::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Reply health_reply(int status, const Json& body) {
+    return {
+        .status = status, .body = json_text(body) + "\n", .retry_after_s = status == 503 ? 1 : 0};
+}
+
+}  // namespace
+
+const char* name(ServiceState state) {
+    switch (state) {
+        case ServiceState::Ok:
+            return "ok";
+        case ServiceState::Degraded:
+            return "degraded";
+        case ServiceState::Recovering:
+            return "recovering";
+        case ServiceState::Draining:
+            return "draining";
+        case ServiceState::Failed:
+            return "failed";
+    }
+    return "failed";
+}
+
+Reply loading_health() {
+    return health_reply(503, {{"status", "loading"}});
+}
+
+Reply health_report(const ServiceSnapshot& engine,
+                    const std::string& method,
+                    std::chrono::steady_clock::time_point now) {
+    const bool stalled =
+        engine.state != ServiceState::Failed && now - engine.heartbeat > kHeartbeatMax;
+    const bool well = engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded;
+    Json body{{"status", stalled ? "stalled" : name(engine.state)},
+              {"method", method},
+              {"running", engine.running},
+              {"waiting", engine.waiting}};
+    if (!engine.why.empty()) {
+        const bool error = engine.state == ServiceState::Failed;
+        body[error ? "error" : "lost_stages"] = visible(engine.why, kLineShownBytesMax);
+    }
+    return health_reply(well && !stalled ? 200 : 503, body);
+}
+
+}  // namespace paceline::serve

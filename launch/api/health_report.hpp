@@ -1,0 +1,30 @@
+// health_report(): what GET /health says of the engine, from its own snapshot.
+//
+//     loading     503   the model is being loaded
+//     ok          200
+//     degraded    200   a stage is lost that decoding does not need: slower
+//     recovering  503   one is lost that it needs: answers pause
+//     draining    503   no further requests are taken
+//     failed      503   the pipeline cannot continue
+//     stalled     503   the engine's loop was not seen to run for kHeartbeatMax
+//
+// A busy engine with a full queue is ok. Pure.
+#pragma once
+
+#include <chrono>
+
+#include "launch/api/reply.hpp"
+#include "launch/session/service.hpp"
+
+namespace paceline::serve {
+
+inline constexpr std::chrono::milliseconds kHeartbeatMax{1000};
+
+[[nodiscard]] const char* name(ServiceState state);
+
+[[nodiscard]] Reply loading_health();
+[[nodiscard]] Reply health_report(const ServiceSnapshot& engine,
+                                  const std::string& method,
+                                  std::chrono::steady_clock::time_point now);
+
+}  // namespace paceline::serve

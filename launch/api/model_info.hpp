@@ -1,0 +1,24 @@
+// What GET /v1/models, /v1/models/ID, /props and /version say. Never the path of a file.
+//
+// Pure.
+#pragma once
+
+#include <string>
+
+#include "launch/api/reply.hpp"
+#include "launch/api/served_model.hpp"
+
+namespace paceline::serve {
+
+[[nodiscard]] Reply models_reply(const ServedModel& model);
+/// Errors: 404 model_not_found.
+[[nodiscard]] Reply model_reply(const std::string& id, const ServedModel& model);
+[[nodiscard]] Reply props_reply(const ServedModel& model);
+[[nodiscard]] Reply version_reply();
+
+/// The name that clients see: `alias`, else the name of the file or folder without its suffix.
+[[nodiscard]] std::string model_name(const std::string& alias, const std::string& path);
+/// system_fingerprint: the program and the class of machines that computes equal bytes.
+[[nodiscard]] std::string system_fingerprint();
+
+}  // namespace paceline::serve

@@ -1,0 +1,175 @@
+#include "launch/api/prepare_answers.hpp"
+
+#include <fmt/core.h>
+#include <random>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "launch/api/completion_request.hpp"
+#include "launch/api/json_reader.hpp"
+#include "launch/config/method_list.hpp"
+#include "model/weights/message_text.hpp"
+
+namespace paceline::serve {
+namespace {
+
+using nlohmann::json;
+
+/// Below 2^53: clients in JavaScript give it back as they got it.
+std::uint64_t drawn_seed() {
+    std::random_device device;
+    const std::uint64_t bits = (std::uint64_t{device()} << 32U) | device();
+    return bits >> 11U;
+}
+
+/// Errors: 400 with the code that clients look for.
+std::optional<ApiError> too_long(const char* param, std::size_t tokens, const ServedModel& model) {
+    if (tokens == 0)
+        return bad_field(param, "is empty, and this model has no token that begins a text");
+    if (tokens < static_cast<std::size_t>(model.context)) return {};
+    return ApiError{
+        .status = 400,
+        .message = fmt::format("{}: has {} tokens; with one of an answer that is more than the "
+                               "context of {} tokens",
+                               param, tokens, model.context),
+        .param = param,
+        .code = "context_length_exceeded"};
+}
+
+std::optional<ApiError> check_method(GenerationFields& fields, const ServedModel& model) {
+    if (fields.method.empty() || fields.method == model.method) return {};
+    if (fields.method != kPlainMethod) {
+        return bad_field("paceline.method", "'" + visible(fields.method) +
+                                                "' does not run here; possible are \"" +
+                                                model.method + "\" and \"plain\"");
+    }
+    fields.speculation.on = false;
+    return {};
+}
+
+ApiResult<GenerationFields> common_fields(const json& body, const ServedModel& model) {
+    ApiResult<GenerationFields> fields = generation_fields(body);
+    if (!fields) return fields;
+    GenerationFields& read = fields.value();
+    if (const std::optional<ApiError> other = wrong_model(read.model, model)) return *other;
+    if (const std::optional<ApiError> method = check_method(read, model)) return *method;
+    for (const auto& [token, bias] : read.sampling.logit_bias) {
+        if (token >= model.vocab_size())
+            return bad_field("logit_bias", fmt::format("{} is no token id from 0 to {}", token,
+                                                       model.vocab_size() - 1));
+    }
+    return fields;
+}
+
+ServiceOrder order_of(const std::vector<TokenId>& prompt,
+                      const PreparedAnswers& prepared,
+                      int answer,
+                      const ServedModel& model) {
+    const GenerationFields& fields = prepared.fields;
+    ServiceOrder order;
+    Request& request = order.request;
+    request.text = prompt;
+    request.sampling = sampling_of(fields.sampling, model.opened.file.sampling_defaults(),
+                                   static_cast<Position>(prompt.size()),
+                                   prepared.seed + static_cast<std::uint64_t>(answer));
+    if (!fields.ignore_eos) request.end_tokens = model.tokenizer().end_tokens();
+    if (fields.max_tokens) request.max_tokens = *fields.max_tokens;
+    request.cache_salt = fields.cache_salt;
+    request.speculation = fields.speculation;
+    order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
+    order.priority = fields.priority;
+    return order;
+}
+
+PreparedAnswers prepared_of(GenerationFields fields,
+                            const std::vector<std::vector<TokenId>>& prompts,
+                            const ServedModel& model) {
+    PreparedAnswers prepared{.fields = std::move(fields)};
+    prepared.seed = prepared.fields.seed.value_or(drawn_seed());
+    for (const std::vector<TokenId>& prompt : prompts) {
+        prepared.prompt_tokens.push_back(static_cast<std::int32_t>(prompt.size()));
+        for (int answer = 0; answer < prepared.fields.n; ++answer)
+            prepared.orders.push_back(order_of(prompt, prepared, answer, model));
+    }
+    return prepared;
+}
+
+std::optional<ApiError> too_many(std::size_t prompts, int n, const ServedModel& model) {
+    const std::size_t answers = prompts * static_cast<std::size_t>(n);
+    const auto possible =
+        static_cast<std::size_t>(model.running) + static_cast<std::size_t>(model.waiting);
+    const std::size_t most = std::min<std::size_t>(kChoicesMax, possible);
+    if (answers <= most) return {};
+    return bad_field(
+        "n", fmt::format("{} answers are more than the {} that a request may have", answers, most));
+}
+
+}  // namespace
+
+std::optional<ApiError> wrong_model(const std::string& name, const ServedModel& model) {
+    if (name.empty() || name == model.name) return {};
+    return ApiError{
+        .status = 404,
+        .message = "the model '" + visible(name) + "' does not run here; '" + model.name + "' does",
+        .param = "model",
+        .code = "model_not_found"};
+}
+
+std::vector<TokenId> encode_raw(std::string_view text, const ServedModel& model) {
+    std::vector<TokenId> ids;
+    if (const std::optional<TokenId> bos = model.tokenizer().prompt_bos()) ids.push_back(*bos);
+    const std::vector<TokenId> encoded = model.tokenizer().encode(text, SpecialTokens::Parse);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+    return ids;
+}
+
+ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& model) {
+    if (!model.chat)
+        return ApiError{.status = 400,
+                        .message = "the model has no chat template that can be used: " +
+                                   visible(model.no_chat, kLineShownBytesMax) +
+                                   "; /v1/completions works without",
+                        .code = "no_chat_template"};
+    Result<jinja::Text> text =
+        model.chat->render_json(chat.messages, {}, local_time(), chat.arguments);
+    if (!text) return bad_field("messages", visible(text.error().what, kLineShownBytesMax));
+    return std::move(text).value();
+}
+
+ApiResult<PreparedAnswers> prepare_chat(std::string_view body, const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return read.error();
+    ApiResult<GenerationFields> fields = common_fields(read.value(), model);
+    if (!fields) return fields.error();
+    if (const auto error = too_many(1, fields.value().n, model)) return *error;
+    ApiResult<ChatRequest> chat = chat_request(read.value());
+    if (!chat) return chat.error();
+    ApiResult<jinja::Text> text = render_chat(chat.value(), model);
+    if (!text) return text.error();
+    std::vector<TokenId> prompt = encode(model.tokenizer(), text.value());
+    if (const auto error = too_long("messages", prompt.size(), model)) return *error;
+    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model);
+}
+
+ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return read.error();
+    ApiResult<GenerationFields> fields = common_fields(read.value(), model);
+    if (!fields) return fields.error();
+    if (!fields.value().max_tokens) fields.value().max_tokens = kCompletionTokensDefault;
+    ApiResult<std::vector<CompletionPrompt>> given =
+        completion_prompts(read.value(), model.vocab_size());
+    if (!given) return given.error();
+    if (const auto error = too_many(given.value().size(), fields.value().n, model)) return *error;
+    std::vector<std::vector<TokenId>> prompts;
+    for (CompletionPrompt& each : given.value()) {
+        const auto* text = std::get_if<std::string>(&each);
+        prompts.push_back(text != nullptr ? encode_raw(*text, model)
+                                          : std::move(std::get<std::vector<TokenId>>(each)));
+        if (const auto error = too_long("prompt", prompts.back().size(), model)) return *error;
+    }
+    return prepared_of(std::move(fields.value()), prompts, model);
+}
+
+}  // namespace paceline::serve

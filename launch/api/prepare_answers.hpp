@@ -1,0 +1,44 @@
+// prepare_chat(), prepare_completion(): from the body of a request to orders for the Service.
+//
+// Reads JSON, renders the template and tokenises: milliseconds for a long prompt, so the server
+// calls them on its pool of threads. An absent seed is drawn here. Answer i of a prompt is drawn
+// with seed + i.
+// Pure but for that draw and the clock; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/api/api_error.hpp"
+#include "launch/api/chat_request.hpp"
+#include "launch/api/generation_fields.hpp"
+#include "launch/api/served_model.hpp"
+
+namespace paceline::serve {
+
+struct PreparedAnswers {
+    GenerationFields fields = {};
+    std::uint64_t seed = 0;  // of the first answer
+    /// In the order of the choices: the n answers of the first prompt, then those of the next.
+    std::vector<ServiceOrder> orders = {};
+    std::vector<std::int32_t> prompt_tokens = {};  // of each prompt
+};
+
+/// Errors: 400, 404 (another model), 501.
+[[nodiscard]] ApiResult<PreparedAnswers> prepare_chat(std::string_view body,
+                                                      const ServedModel& model);
+[[nodiscard]] ApiResult<PreparedAnswers> prepare_completion(std::string_view body,
+                                                            const ServedModel& model);
+
+/// The conversation as the model reads it. Errors: 400.
+[[nodiscard]] ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& model);
+/// A text as the model reads it without a template: its begin token, then the text, in which
+/// control tokens are parsed.
+[[nodiscard]] std::vector<TokenId> encode_raw(std::string_view text, const ServedModel& model);
+/// Errors: 404 if `name` is neither empty nor this model's.
+[[nodiscard]] std::optional<ApiError> wrong_model(const std::string& name,
+                                                  const ServedModel& model);
+
+}  // namespace paceline::serve

@@ -1,0 +1,93 @@
+#include "launch/api/routes.hpp"
+
+#include <charconv>
+#include <optional>
+
+#include "model/weights/message_text.hpp"
+
+namespace paceline::serve {
+namespace {
+
+constexpr const char* kGet = "GET, HEAD";
+constexpr const char* kPost = "POST";
+constexpr std::size_t kIdBytesMax = 256;
+
+struct Known {
+    std::string_view path;  // without /v1
+    const char* methods;
+    Endpoint endpoint;
+};
+
+constexpr Known kKnown[] = {
+    {"/chat/completions", kPost, Endpoint::Chat},
+    {"/completions", kPost, Endpoint::Completions},
+    {"/models", kGet, Endpoint::Models},
+    {"/health", kGet, Endpoint::Health},
+    {"/metrics", kGet, Endpoint::Metrics},
+    {"/version", kGet, Endpoint::Version},
+    {"/props", kGet, Endpoint::Props},
+    {"/tokenize", kPost, Endpoint::Tokenize},
+    {"/detokenize", kPost, Endpoint::Detokenize},
+    {"/apply-template", kPost, Endpoint::ApplyTemplate},
+};
+
+constexpr std::string_view kOfOthers[] = {"/infill",    "/embeddings", "/embedding", "/rerank",
+                                          "/reranking", "/score",      "/pooling",   "/classify"};
+
+/// "%2F" becomes "/"; nothing: a % without two digits.
+std::optional<std::string> percent_decoded(std::string_view text) {
+    std::string decoded;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            decoded += text[i];
+            continue;
+        }
+        unsigned value = 0;
+        const char* begin = text.data() + i + 1;
+        if (i + 2 >= text.size()) return {};
+        const auto parsed = std::from_chars(begin, begin + 2, value, 16);
+        if (parsed.ec != std::errc{} || parsed.ptr != begin + 2) return {};
+        decoded += static_cast<char>(value);
+        i += 2;
+    }
+    return decoded;
+}
+
+bool allows(std::string_view methods, std::string_view method) {
+    return methods == method || (methods == kGet && (method == "GET" || method == "HEAD"));
+}
+
+ApiError wrong_method(std::string_view method, const char* methods) {
+    return {.status = 405,
+            .message = "this path has " + std::string{methods} + ", not '" + visible(method) + "'",
+            .code = "method_not_allowed",
+            .allow = methods};
+}
+
+}  // namespace
+
+ApiResult<Route> find_route(std::string_view method, std::string_view target) {
+    const std::string_view whole = target.substr(0, target.find_first_of("?#"));
+    const std::string_view path = whole.starts_with("/v1/") ? whole.substr(3) : whole;
+    for (const Known& known : kKnown) {
+        if (path != known.path) continue;
+        if (!allows(known.methods, method)) return wrong_method(method, known.methods);
+        return Route{known.endpoint};
+    }
+    constexpr std::string_view kModel = "/models/";
+    if (path.starts_with(kModel) && path.size() > kModel.size()) {
+        if (!allows(kGet, method)) return wrong_method(method, kGet);
+        std::optional<std::string> id = percent_decoded(path.substr(kModel.size()));
+        if (id && id->size() <= kIdBytesMax) return Route{Endpoint::Model, *std::move(id)};
+    }
+    for (const std::string_view other : kOfOthers) {
+        if (path == other)
+            return not_implemented({}, std::string{whole} +
+                                           ": this server decodes text, it does "
+                                           "not implement this endpoint");
+    }
+    return ApiError{
+        .status = 404, .message = "there is no '" + visible(whole) + "' here", .code = "not_found"};
+}
+
+}  // namespace paceline::serve

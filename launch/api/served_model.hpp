@@ -1,0 +1,38 @@
+// ServedModel: the model that a server answers with: file, tokenizer, chat template, and the
+// running pipeline.
+//
+// Immutable once it is made, but for the Service, which is safe to call from any thread. Destroying
+// it ends the stages and waits for them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launch/base/run_log.hpp"
+#include "launch/load/load_model.hpp"
+#include "launch/session/service.hpp"
+#include "model/tokenizer/chat_template.hpp"
+
+namespace paceline::serve {
+
+struct ServedModel {
+    OpenedModel opened;
+    std::optional<ChatTemplate> chat = {};  // nothing: `no_chat` says why
+    std::string no_chat = {};
+    std::string name = {};     // as clients see it
+    std::string method = {};   // of the pipeline
+    std::string reason = {};   // why this method; empty: it was named by the user
+    int context = 0;           // tokens of prompt and answer
+    int running = 1;           // answers that decode at a time
+    int waiting = 0;           // beside those
+    std::int64_t created = 0;  // seconds since 1970
+    /// Last: its session borrows the file.
+    std::unique_ptr<Service> service = {};
+
+    [[nodiscard]] const Tokenizer& tokenizer() const { return opened.tokenizer; }
+    [[nodiscard]] int vocab_size() const { return opened.file.config().vocab_size; }
+};
+
+}  // namespace paceline::serve

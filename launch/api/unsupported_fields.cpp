@@ -1,0 +1,98 @@
+#include "launch/api/unsupported_fields.hpp"
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace paceline::serve {
+namespace {
+
+using nlohmann::json;
+
+bool asks_for_nothing(const json& value) {
+    switch (value.type()) {
+        case json::value_t::null:
+            return true;
+        case json::value_t::boolean:
+            return !value.get<bool>();
+        case json::value_t::array:
+        case json::value_t::object:
+            return value.empty();
+        case json::value_t::string:
+            return value.get_ref<const std::string&>().empty();
+        default:
+            return false;
+    }
+}
+
+bool is_number(const json& value, double number) {
+    return value.is_number() && value.get<double>() == number;
+}
+
+bool is_none(const json& value) {
+    return asks_for_nothing(value) || value == "none";
+}
+bool is_zero(const json& value) {
+    return asks_for_nothing(value) || is_number(value, 0.0);
+}
+bool is_one(const json& value) {
+    return asks_for_nothing(value) || is_number(value, 1.0);
+}
+bool is_plain_text(const json& value) {
+    return asks_for_nothing(value) || (value.is_object() && value.value("type", json{}) == "text");
+}
+bool is_text_modality(const json& value) {
+    return asks_for_nothing(value) || value == json::array({"text"});
+}
+
+struct Unsupported {
+    const char* name;
+    bool (*accepted)(const json& value);
+};
+
+constexpr Unsupported kUnsupported[] = {
+    // OpenAI's
+    {"logprobs", asks_for_nothing},
+    {"top_logprobs", is_zero},
+    {"echo", asks_for_nothing},
+    {"suffix", asks_for_nothing},
+    {"best_of", is_one},
+    {"tools", asks_for_nothing},
+    {"tool_choice", is_none},
+    {"functions", asks_for_nothing},
+    {"function_call", is_none},
+    {"response_format", is_plain_text},
+    {"modalities", is_text_modality},
+    {"audio", asks_for_nothing},
+    // vLLM's
+    {"prompt_logprobs", asks_for_nothing},
+    {"use_beam_search", asks_for_nothing},
+    {"min_tokens", is_zero},
+    {"stop_token_ids", asks_for_nothing},
+    {"bad_words", asks_for_nothing},
+    {"truncate_prompt_tokens", asks_for_nothing},
+    {"structured_outputs", asks_for_nothing},
+    {"guided_json", asks_for_nothing},
+    {"guided_regex", asks_for_nothing},
+    {"guided_choice", asks_for_nothing},
+    {"guided_grammar", asks_for_nothing},
+    // llama.cpp's
+    {"grammar", asks_for_nothing},
+    {"json_schema", asks_for_nothing},
+    {"n_probs", is_zero},
+    {"lora", asks_for_nothing},
+};
+
+}  // namespace
+
+std::optional<ApiError> unsupported_field(const json& body) {
+    for (const Unsupported& field : kUnsupported) {
+        const auto at = body.find(field.name);
+        if (at == body.end() || field.accepted(*at)) continue;
+        return not_implemented(field.name,
+                               std::string{field.name} + ": this server does not implement it");
+    }
+    return {};
+}
+
+}  // namespace paceline::serve

@@ -1,0 +1,153 @@
+#include "launch/serve/access_rules.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include "launch/base/text_input.hpp"
+
+namespace paceline::serve {
+namespace {
+
+constexpr std::size_t kKeyFileBytesMax = 65'536;
+constexpr std::size_t kKeyBytesMin = 8;
+constexpr std::size_t kKeyBytesMax = 512;
+
+std::array<unsigned char, 32> digest_of(std::string_view key) {
+    static_assert(SHA256_DIGEST_LENGTH == 32);
+    std::array<unsigned char, 32> digest{};
+    const std::vector<unsigned char> bytes{key.begin(), key.end()};
+    SHA256(bytes.data(), bytes.size(), digest.data());
+    return digest;
+}
+
+std::string lower(std::string_view text) {
+    std::string low{text};
+    for (char& c : low) {
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    return low;
+}
+
+std::string_view trimmed(std::string_view text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r");
+    if (begin == text.npos) return {};
+    return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+/// Without the port, and without the brackets of an IPv6 address.
+std::string_view host_part(std::string_view host) {
+    if (host.starts_with('[')) {
+        const std::size_t end = host.find(']');
+        return end == host.npos ? std::string_view{} : host.substr(1, end - 1);
+    }
+    return host.substr(0, host.find(':'));
+}
+
+Result<std::vector<std::string>> read_keys(const std::string& path) {
+    const auto bad = [&](const std::string& what) {
+        return Error{Errc::BadArgument, "--api-key-file " + path + ": " + what};
+    };
+    const Result<std::string> text = read_file(path, kKeyFileBytesMax);
+    if (!text) return bad(text.error().what);
+    std::vector<std::string> keys;
+    for (std::string_view rest = text.value(); !rest.empty();) {
+        const std::size_t end = std::min(rest.find('\n'), rest.size());
+        const std::string_view line = trimmed(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+        if (line.empty() || line.starts_with('#')) continue;
+        const bool printable =
+            std::all_of(line.begin(), line.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+        if (!printable || line.size() < kKeyBytesMin || line.size() > kKeyBytesMax)
+            return bad(fmt::format("a key has {} to {} printable ASCII characters, without spaces",
+                                   kKeyBytesMin, kKeyBytesMax));
+        keys.emplace_back(line);
+    }
+    if (keys.empty()) return bad("holds no key");
+    return keys;
+}
+
+}  // namespace
+
+bool is_loopback_name(std::string_view host) {
+    const std::string name = lower(host.starts_with('[') ? host_part(host) : host);
+    if (name == "localhost" || name == "::1") return true;
+    return name.starts_with("127.") && name.find_first_not_of("0123456789.") == name.npos;
+}
+
+Result<AccessRules> AccessRules::make(const std::string& host,
+                                      const std::string& key_file,
+                                      const std::vector<std::string>& origins) {
+    AccessRules rules;
+    rules.host_ = lower(host);
+    if (!key_file.empty()) {
+        Result<std::vector<std::string>> keys = read_keys(key_file);
+        if (!keys) return keys.error();
+        for (const std::string& key : keys.value()) rules.digests_.push_back(digest_of(key));
+    }
+    const bool local = is_loopback_name(host);
+    if (!local && !rules.has_keys())
+        return Error{
+            Errc::BadArgument,
+            "--host " + host + " can be reached from other machines; give --api-key-file too"};
+    for (const std::string& origin : origins) {
+        if (origin == "*" && (!local || rules.has_keys()))
+            return Error{Errc::BadArgument,
+                         "--cors-origin * is only for a loopback address without keys"};
+        rules.origins_.push_back(lower(origin));
+    }
+    return rules;
+}
+
+std::optional<ApiError> AccessRules::check_place(const RequestHead& head) const {
+    if (head.host.empty() && !has_keys())
+        return ApiError{
+            .status = 400, .message = "the Host header is missing", .code = "host_missing"};
+    const std::string host = lower(host_part(head.host));
+    if (!has_keys() && !is_loopback_name(host) && host != host_)
+        return ApiError{.status = 403,
+                        .message = "the Host header names another machine",
+                        .code = "host_not_allowed"};
+    if (head.origin.empty() || !allowed_origin(head).empty()) return {};
+    if (lower(head.origin) == "http://" + lower(head.host)) return {};
+    return ApiError{.status = 403,
+                    .message = "the Origin is not allowed; the server's option is --cors-origin",
+                    .code = "origin_not_allowed"};
+}
+
+std::optional<ApiError> AccessRules::check_key(const RequestHead& head) const {
+    if (!has_keys()) return {};
+    std::string_view key = head.x_api_key;
+    constexpr std::string_view kBearer = "bearer ";
+    if (lower(head.authorization.substr(0, kBearer.size())) == kBearer)
+        key = trimmed(head.authorization.substr(kBearer.size()));
+    const Digest digest = digest_of(key);
+    bool known = false;
+    for (const Digest& each : digests_)
+        known = (CRYPTO_memcmp(each.data(), digest.data(), digest.size()) == 0) || known;
+    if (known) return {};
+    return ApiError{.status = 401,
+                    .message = "a valid API key is needed: Authorization: Bearer KEY",
+                    .code = "invalid_api_key"};
+}
+
+std::optional<ApiError> AccessRules::check_content_type(const RequestHead& head) {
+    const std::string_view type = head.content_type.substr(0, head.content_type.find(';'));
+    if (lower(trimmed(type)) == "application/json") return {};
+    return ApiError{.status = 415,
+                    .message = "the body must be sent as Content-Type: application/json",
+                    .code = "unsupported_media_type"};
+}
+
+std::string AccessRules::allowed_origin(const RequestHead& head) const {
+    const std::string origin = lower(head.origin);
+    if (origin.empty()) return {};
+    for (const std::string& allowed : origins_) {
+        if (allowed == "*") return "*";
+        if (allowed == origin) return std::string{head.origin};
+    }
+    return {};
+}
+
+}  // namespace paceline::serve

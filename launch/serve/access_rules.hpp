@@ -1,0 +1,66 @@
+// AccessRules: who may ask the server what: API keys, and what protects a server without keys from
+// web pages that a browser on this machine shows.
+//
+//     with keys       every request but /health names one of them
+//     without         the server listens on a loopback address; the Host header must name this
+//                     machine, so that a page of another site cannot reach it by a name of its own
+//                     (DNS rebinding)
+//     a page's Origin is refused unless it is the server's own or --cors-origin allows it
+//
+// Keys are kept as SHA-256 digests and compared in constant time, all of them.
+// Immutable; any thread.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "launch/api/api_error.hpp"
+
+namespace paceline::serve {
+
+/// The fields of a request's head that the rules read; empty: absent.
+struct RequestHead {
+    std::string_view method = {};
+    std::string_view target = {};
+    std::string_view host = {};
+    std::string_view origin = {};
+    std::string_view authorization = {};
+    std::string_view x_api_key = {};
+    std::string_view content_type = {};
+};
+
+class AccessRules {
+public:
+    /// `host`: what the server is bound to. `key_file`: empty, or a file with a key a line (#
+    /// begins a comment). Errors: BadArgument naming the option.
+    [[nodiscard]] static Result<AccessRules> make(const std::string& host,
+                                                  const std::string& key_file,
+                                                  const std::vector<std::string>& origins);
+
+    /// 400 or 403 for Host and Origin.
+    [[nodiscard]] std::optional<ApiError> check_place(const RequestHead& head) const;
+    /// 401.
+    [[nodiscard]] std::optional<ApiError> check_key(const RequestHead& head) const;
+    /// 415 if a body is not announced as JSON: browsers ask before they send that.
+    [[nodiscard]] static std::optional<ApiError> check_content_type(const RequestHead& head);
+    /// Of Access-Control-Allow-Origin; empty: no such header.
+    [[nodiscard]] std::string allowed_origin(const RequestHead& head) const;
+    [[nodiscard]] bool has_origins() const { return !origins_.empty(); }
+    [[nodiscard]] bool has_keys() const { return !digests_.empty(); }
+
+private:
+    using Digest = std::array<unsigned char, 32>;
+
+    std::string host_;
+    std::vector<Digest> digests_;
+    std::vector<std::string> origins_;
+};
+
+/// "localhost", 127.0.0.0/8 or ::1, with or without brackets.
+[[nodiscard]] bool is_loopback_name(std::string_view host);
+
+}  // namespace paceline::serve

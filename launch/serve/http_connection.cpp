@@ -1,0 +1,257 @@
+#include "launch/serve/http_connection.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <optional>
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/beast/http/read.hpp>
+
+#include "launch/api/health_report.hpp"
+#include "launch/api/model_info.hpp"
+#include "launch/api/token_endpoints.hpp"
+#include "launch/serve/http_answers.hpp"
+
+namespace paceline::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+using Request = http::request<http::string_body>;
+
+constexpr std::size_t kReadBytes = 4096;
+constexpr std::size_t kPartingBytes = 1024 * 1024;
+constexpr std::chrono::seconds kPartingTime{1};
+
+std::string_view view_of(boost::beast::string_view text) {
+    return {text.data(), text.size()};
+}
+
+RequestHead head_of_request(const Request& request) {
+    return {.method = view_of(request.method_string()),
+            .target = view_of(request.target()),
+            .host = view_of(request[http::field::host]),
+            .origin = view_of(request[http::field::origin]),
+            .authorization = view_of(request[http::field::authorization]),
+            .x_api_key = view_of(request["X-Api-Key"]),
+            .content_type = view_of(request[http::field::content_type])};
+}
+
+/// The answer to bytes that are no request; nothing: the connection just ends, as after a timeout,
+/// which closes the socket.
+std::optional<ApiError> parse_error(const boost::system::error_code& error) {
+    ApiError refused{.status = 400,
+                     .message = "the request is not valid HTTP",
+                     .code = "bad_request",
+                     .ends = true};
+    if (error == http::error::header_limit) {
+        refused.status = 431;
+        refused.message = "the head of the request is too long";
+        return refused;
+    }
+    if (error == http::error::body_limit) {
+        refused.status = 413;
+        refused.message = "the body of the request is too long";
+        refused.code = "body_too_long";
+        return refused;
+    }
+    const bool gone = error == http::error::end_of_stream || error == http::error::partial_message;
+    const bool foreign = error.category() != make_error_code(http::error::bad_method).category();
+    if (gone || foreign) return {};
+    return refused;
+}
+
+/// A name that is twice in a head may mean different things to a proxy and to this server.
+std::optional<ApiError> bad_head(const Request& request, const HttpLimits& limits) {
+    const auto fields = static_cast<std::size_t>(std::distance(request.begin(), request.end()));
+    if (fields > limits.header_fields)
+        return ApiError{.status = 431,
+                        .message = "the head of the request has too many fields",
+                        .code = "bad_request"};
+    for (const http::field name :
+         {http::field::host, http::field::origin, http::field::authorization,
+          http::field::content_type, http::field::content_length}) {
+        if (request.count(name) > 1)
+            return ApiError{.status = 400,
+                            .message = "a field of the request's head is there twice",
+                            .code = "bad_request"};
+    }
+    return {};
+}
+
+/// What the head alone decides.
+ApiResult<Route> admitted(const Request& request, const RequestHead& head, HttpContext& context) {
+    if (const auto error = bad_head(request, context.limits)) return *error;
+    if (const auto error = context.access.check_place(head)) return *error;
+    ApiResult<Route> route = find_route(head.method, head.target);
+    const bool health = route && route.value().is_health();
+    if (!health) {
+        if (const auto error = context.access.check_key(head)) return *error;
+    }
+    if (!route) return route;
+    if (route.value().takes_body()) {
+        if (const auto error = AccessRules::check_content_type(head)) return *error;
+    }
+    return route;
+}
+
+Reply loading_reply() {
+    return reply_of({.status = 503,
+                     .message = "the model is being loaded",
+                     .code = "loading",
+                     .retry_after_s = 1});
+}
+
+/// Counts a request for as long as it is answered: the server ends when there is none.
+class OpenExchange {
+public:
+    explicit OpenExchange(HttpContext& context) : context_{context} { ++context_.exchanges; }
+    OpenExchange(const OpenExchange&) = delete;
+    OpenExchange& operator=(const OpenExchange&) = delete;
+    ~OpenExchange() { --context_.exchanges; }
+
+private:
+    HttpContext& context_;
+};
+
+}  // namespace
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpContext& context)
+    : stream_{std::move(socket)}, context_{context}, writer_{stream_, context} {
+    boost::system::error_code ignored;
+    stream_.socket().set_option(asio::ip::tcp::no_delay{true}, ignored);
+}
+
+asio::awaitable<void> HttpConnection::run() {
+    // One co_await a statement: GCC 12 miscompiles those in conditions of && and ||.
+    while (true) {
+        const bool input = co_await wait_for_input();
+        if (!input) break;
+        const bool goes_on = co_await exchange();
+        if (!goes_on) break;
+    }
+    co_await part();
+}
+
+/// Closing a socket with unread input resets the connection, and the client may lose the last
+/// response: the input is read and dropped for a limited time.
+asio::awaitable<void> HttpConnection::part() {
+    boost::system::error_code error;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    stream_.expires_after(kPartingTime);
+    for (std::size_t bytes = 0; !error && bytes < kPartingBytes;) {
+        bytes += co_await stream_.async_read_some(buffer_.prepare(kReadBytes),
+                                                  asio::redirect_error(asio::use_awaitable, error));
+    }
+}
+
+asio::awaitable<bool> HttpConnection::wait_for_input() {
+    if (buffer_.size() > 0) co_return true;
+    boost::system::error_code error;
+    stream_.expires_after(context_.limits.idle);
+    const std::size_t got = co_await stream_.async_read_some(
+        buffer_.prepare(kReadBytes), asio::redirect_error(asio::use_awaitable, error));
+    buffer_.commit(got);
+    co_return !error;
+}
+
+asio::awaitable<bool> HttpConnection::exchange() {
+    Parser parser;
+    parser.header_limit(context_.limits.header_bytes);
+    parser.body_limit(context_.limits.body_bytes);
+    boost::system::error_code error;
+    stream_.expires_after(context_.limits.header);
+    co_await http::async_read_header(stream_, buffer_, parser,
+                                     asio::redirect_error(asio::use_awaitable, error));
+    if (error) {
+        co_await write_parse_error(error);
+        co_return false;
+    }
+    const OpenExchange open{context_};
+    const Request& request = parser.get();
+    const RequestHead head = head_of_request(request);
+    ResponseTerms terms{.version = request.version() >= 11 ? 11U : 10U,
+                        .keep_alive = request.keep_alive(),
+                        .head_only = head.method == "HEAD",
+                        .origin = context_.access.allowed_origin(head)};
+    if (head.method == "OPTIONS" && !terms.origin.empty() && parser.is_done() &&
+        !context_.access.check_place(head))
+        co_return co_await writer_.write_preflight(terms);
+    ApiResult<Route> route = admitted(request, head, context_);
+    if (!route) {
+        Reply reply = reply_of(route.error());
+        reply.closes = reply.closes || !parser.is_done();  // its body was not read
+        co_return co_await writer_.write(reply, terms);
+    }
+    if (!parser.is_done()) {
+        const bool read = co_await read_body(parser);
+        if (!read) co_return false;
+    }
+    co_return co_await dispatch(route.value(), parser.get().body(), terms);
+}
+
+asio::awaitable<bool> HttpConnection::read_body(Parser& parser) {
+    const auto expects = parser.get()[http::field::expect];
+    if (!expects.empty() && boost::beast::iequals(expects, "100-continue")) {
+        const bool written = co_await writer_.write_continue();
+        if (!written) co_return false;
+    }
+    boost::system::error_code error;
+    stream_.expires_after(context_.limits.body);
+    co_await http::async_read(stream_, buffer_, parser,
+                              asio::redirect_error(asio::use_awaitable, error));
+    stream_.expires_never();
+    if (!error) co_return true;
+    co_await write_parse_error(error);
+    co_return false;
+}
+
+asio::awaitable<void> HttpConnection::write_parse_error(boost::system::error_code error) {
+    const std::optional<ApiError> refused = parse_error(error);
+    if (!refused) co_return;
+    const Reply reply = reply_of(*refused);
+    const ResponseTerms terms{.keep_alive = false};
+    co_await writer_.write(reply, terms);
+}
+
+asio::awaitable<bool> HttpConnection::dispatch(const Route& route,
+                                               const std::string& body,
+                                               const ResponseTerms& terms) {
+    using Time = std::chrono::steady_clock;
+    const ServedModel* model = context_.model;
+    Reply reply;
+    if (route.endpoint == Endpoint::Version) {
+        reply = version_reply();
+    } else if (route.endpoint == Endpoint::Metrics) {
+        reply = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                 .body = context_.metrics.text(model)};
+    } else if (model == nullptr) {
+        reply = route.is_health() ? loading_health() : loading_reply();
+    } else if (route.is_health()) {
+        reply = health_report(model->service->snapshot(), model->method, Time::now());
+    } else if (route.endpoint == Endpoint::Models) {
+        reply = models_reply(*model);
+    } else if (route.endpoint == Endpoint::Model) {
+        reply = model_reply(route.id, *model);
+    } else if (route.endpoint == Endpoint::Props) {
+        reply = props_reply(*model);
+    } else if (route.endpoint == Endpoint::Chat || route.endpoint == Endpoint::Completions) {
+        co_return co_await answer_request(stream_, context_, route.endpoint, body, terms);
+    } else {
+        auto work = [&] {
+            switch (route.endpoint) {
+                case Endpoint::Tokenize:
+                    return tokenize_reply(body, *model);
+                case Endpoint::Detokenize:
+                    return detokenize_reply(body, *model);
+                default:
+                    return apply_template_reply(body, *model);
+            }
+        };
+        reply = co_await on_pool(context_, work);
+    }
+    co_return co_await writer_.write(reply, terms);
+}
+
+}  // namespace paceline::serve

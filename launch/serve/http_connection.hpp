@@ -1,0 +1,54 @@
+// HttpConnection: reads the requests of one client, one after the other, and answers them.
+//
+//     idle -> head -> access rules, route -> body -> answer -> idle
+//
+// What a head alone decides is decided before the body is read. A request that breaks a limit or
+// HTTP itself is answered with an error if that is possible, and ends the connection.
+// Owns the socket. On the I/O thread.
+#pragma once
+
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "launch/api/routes.hpp"
+#include "launch/serve/http_context.hpp"
+#include "launch/serve/http_writer.hpp"
+
+namespace paceline::serve {
+
+class HttpConnection {
+public:
+    HttpConnection(boost::asio::ip::tcp::socket socket, HttpContext& context);
+    HttpConnection(const HttpConnection&) = delete;
+    HttpConnection& operator=(const HttpConnection&) = delete;
+
+    /// Until client or server ends the connection.
+    boost::asio::awaitable<void> run();
+    /// Ends what run() waits for.
+    void close() { stream_.close(); }
+
+private:
+    using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+
+    boost::asio::awaitable<bool> wait_for_input();
+    boost::asio::awaitable<void> part();
+    boost::asio::awaitable<bool> exchange();
+    boost::asio::awaitable<bool> read_body(Parser& parser);
+    boost::asio::awaitable<void> write_parse_error(boost::system::error_code error);
+    boost::asio::awaitable<bool> dispatch(const Route& route,
+                                          const std::string& body,
+                                          const ResponseTerms& terms);
+
+    boost::beast::tcp_stream stream_;
+    HttpContext& context_;
+    HttpWriter writer_;
+    boost::beast::flat_buffer buffer_;
+};
+
+}  // namespace paceline::serve

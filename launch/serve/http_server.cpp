@@ -1,0 +1,234 @@
+#include "launch/serve/http_server.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fmt/core.h>
+#include <random>
+#include <set>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "launch/serve/http_connection.hpp"
+
+namespace paceline::serve {
+namespace {
+
+namespace asio = boost::asio;
+
+using Tcp = asio::ip::tcp;
+
+constexpr std::chrono::milliseconds kAcceptAgain{100};  // after descriptors ran out
+constexpr std::chrono::milliseconds kDrainLook{20};
+constexpr std::chrono::seconds kLastWrites{5};  // beyond the drain's limit
+constexpr std::chrono::seconds kLastCloses{1};
+constexpr std::size_t kConnectionsMax = 8192;
+constexpr int kNice = 5;
+
+/// Half of the descriptors: each answer needs one or two of its own.
+std::size_t connections_max() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+    return std::clamp<std::size_t>(static_cast<std::size_t>(limit.rlim_cur) / 2, 16,
+                                   kConnectionsMax);
+}
+
+std::string random_id() {
+    std::random_device device;
+    return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+asio::awaitable<void> pause_for(Tcp::acceptor::executor_type executor,
+                                std::chrono::milliseconds time) {
+    asio::steady_timer timer{executor, time};
+    boost::system::error_code ignored;
+    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+}
+
+}  // namespace
+
+void lower_thread_priority() {
+    thread_local bool done = false;
+    if (done) return;
+    done = true;
+    // Of a thread: Linux counts niceness so. A failure leaves the thread as it is.
+    (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+}
+
+class HttpServer::Impl {
+public:
+    explicit Impl(AccessRules access) : context_{std::move(access)}, acceptor_{io_}, signals_{io_} {
+        context_.run_id = random_id();
+    }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+    ~Impl() { context_.pool.join(); }
+
+    Status listen(const std::string& host, std::uint16_t port) {
+        const auto bad = [&](const boost::system::error_code& error) {
+            return Error{Errc::BadArgument, fmt::format("cannot listen on {} port {}: {}", host,
+                                                        port, error.message())};
+        };
+        boost::system::error_code error;
+        Tcp::resolver resolver{io_};
+        const auto found =
+            resolver.resolve(host, std::to_string(port), Tcp::resolver::passive, error);
+        if (error || found.empty()) return bad(error);
+        // "localhost" has addresses of both kinds; most clients try this one.
+        const auto v4 = std::find_if(found.begin(), found.end(), [](const auto& each) {
+            return each.endpoint().address().is_v4();
+        });
+        const Tcp::endpoint endpoint = (v4 == found.end() ? found.begin() : v4)->endpoint();
+        acceptor_.open(endpoint.protocol(), error);
+        if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address{true}, error);
+        if (!error) acceptor_.bind(endpoint, error);
+        if (!error) acceptor_.listen(Tcp::acceptor::max_listen_connections, error);
+        return error ? Status{bad(error)} : Status{};
+    }
+
+    [[nodiscard]] std::string address() const {
+        const Tcp::endpoint own = acceptor_.local_endpoint();
+        std::string host = own.address().to_string();
+        if (own.address().is_v6()) host = "[" + host + "]";
+        return fmt::format("http://{}:{}", host, own.port());
+    }
+
+    void ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
+        asio::post(io_, [this, &model, drain_limit] {
+            drain_limit_ = drain_limit;
+            context_.model = &model;
+        });
+    }
+    void fail() { io_.stop(); }
+    void set_keep_alive(std::chrono::milliseconds time) { context_.limits.keep_alive = time; }
+
+    void run() {
+        signals_.add(SIGTERM);
+        signals_.add(SIGINT);
+        asio::co_spawn(io_, accept(), asio::detached);
+        asio::co_spawn(io_, wait_for_signal(), asio::detached);
+        io_.run();
+    }
+
+private:
+    asio::awaitable<void> accept() {
+        lower_thread_priority();
+        const std::size_t most = connections_max();
+        while (true) {
+            boost::system::error_code error;
+            Tcp::socket socket =
+                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+            if (error == asio::error::operation_aborted) co_return;
+            if (error) {
+                co_await pause_for(acceptor_.get_executor(), kAcceptAgain);
+                continue;
+            }
+            if (connections_.size() >= most) continue;  // closes it
+            asio::co_spawn(io_, serve(std::move(socket)), asio::detached);
+        }
+    }
+
+    asio::awaitable<void> serve(Tcp::socket socket) {
+        HttpConnection connection{std::move(socket), context_};
+        const Listed listed{*this, connection};
+        co_await connection.run();
+    }
+
+    asio::awaitable<void> wait_for_signal() {
+        boost::system::error_code error;
+        const int signal =
+            co_await signals_.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        if (error) co_return;
+        signals_.clear(error);  // back to the default action, also for the next one
+        if (context_.model == nullptr) {
+            (void)std::raise(signal);
+            co_return;
+        }
+        std::fprintf(stderr,
+                     "paceline serve: draining, at most %.0f s; another signal ends it now\n",
+                     std::chrono::duration<double>(drain_limit_).count());
+        co_await drain();
+    }
+
+    asio::awaitable<void> drain() {
+        using Clock = std::chrono::steady_clock;
+        context_.draining = true;
+        Service& service = *context_.model->service;
+        service.drain(drain_limit_);
+        const auto until = Clock::now() + drain_limit_ + kLastWrites;
+        const auto open = [&] {
+            return context_.exchanges > 0 || !service.wait_idle(std::chrono::milliseconds{0});
+        };
+        while (open() && Clock::now() < until)
+            co_await pause_for(acceptor_.get_executor(), kDrainLook);
+        acceptor_.close();
+        const auto closed = Clock::now() + kLastCloses;
+        while (!connections_.empty() && Clock::now() < closed) {
+            for (HttpConnection* connection : connections_) connection->close();
+            co_await pause_for(acceptor_.get_executor(), kDrainLook);
+        }
+        io_.stop();
+    }
+
+    /// A connection among those that drain() closes.
+    class Listed {
+    public:
+        Listed(Impl& server, HttpConnection& connection)
+            : server_{server}, connection_{connection} {
+            server_.connections_.insert(&connection_);
+            server_.context_.metrics.open_connections(1);
+        }
+        Listed(const Listed&) = delete;
+        Listed& operator=(const Listed&) = delete;
+        ~Listed() {
+            server_.connections_.erase(&connection_);
+            server_.context_.metrics.open_connections(-1);
+        }
+
+    private:
+        Impl& server_;
+        HttpConnection& connection_;
+    };
+
+    // Before io_: it destroys the coroutines that wait, and they use these two.
+    std::set<HttpConnection*> connections_;
+    HttpContext context_;
+    std::chrono::milliseconds drain_limit_{0};
+    asio::io_context io_{1};
+    Tcp::acceptor acceptor_;
+    asio::signal_set signals_;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
+HttpServer::~HttpServer() = default;
+
+Result<std::unique_ptr<HttpServer>> HttpServer::bind(const std::string& host,
+                                                     std::uint16_t port,
+                                                     AccessRules access) {
+    auto impl = std::make_unique<Impl>(std::move(access));
+    if (Status listening = impl->listen(host, port); !listening) return listening.error();
+    return std::unique_ptr<HttpServer>{new HttpServer{std::move(impl)}};
+}
+
+std::string HttpServer::address() const {
+    return impl_->address();
+}
+void HttpServer::ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
+    impl_->ready(model, drain_limit);
+}
+void HttpServer::fail() {
+    impl_->fail();
+}
+void HttpServer::run() {
+    impl_->run();
+}
+void HttpServer::set_keep_alive(std::chrono::milliseconds between_comments) {
+    impl_->set_keep_alive(between_comments);
+}
+
+}  // namespace paceline::serve

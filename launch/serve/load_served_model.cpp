@@ -1,0 +1,155 @@
+#include "launch/serve/load_served_model.hpp"
+
+#include <cstdio>
+#include <fmt/core.h>
+#include <optional>
+#include <utility>
+
+#include "launch/api/model_info.hpp"
+#include "launch/config/methods.hpp"
+#include "launch/load/draft_backend.hpp"
+#include "launch/load/model_use.hpp"
+#include "launch/placement/pretrained.hpp"
+#include "launch/plan/auto_choice.hpp"
+#include "launch/session/pipeline_start.hpp"
+#include "model/weights/message_text.hpp"
+
+namespace paceline::serve {
+namespace {
+
+constexpr const char* kPlainPipeline = "autoregressive";
+
+void tell(const std::string& what) {
+    std::fprintf(stderr, "paceline serve: %s\n", visible_lines(what).c_str());
+}
+
+/// The methods to try, in this order.
+AutoChoice choice_of(const ServeOptions& options,
+                     const ModelFile& file,
+                     const Environment& environment) {
+    if (!options.config_file.empty()) return {.method = {}, .reason = "--config"};
+    if (options.method == kPlainMethod) return {.method = kPlainPipeline, .reason = {}};
+    if (options.method != kAutoMethod) return {.method = options.method, .reason = {}};
+    const Result<Machine> machine = read_machine();
+    const std::size_t cores =
+        machine ? usable_cores(machine.value(), options.model).size() : std::size_t{1};
+    const MethodRecords records{environment.cache_folder};
+    const MethodRecord record =
+        records.read(record_key(file, options.model, options.draft_model, cores));
+    std::vector<std::string> known;
+    for (const Method& method : methods()) known.emplace_back(method.name);
+    return choose_method(record, cores, known, kPlainPipeline);
+}
+
+Result<PipelineConfig> written_config(const ServeOptions& options, const std::string& method) {
+    Result<PipelineConfig> config = options.config_file.empty()
+                                        ? method_config(method)
+                                        : read_pipeline_config(options.config_file);
+    if (!config) return config;
+    if (const Device device = device_of(options.model); device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!options.draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
+    }
+    return config;
+}
+
+/// Starts the pipeline of `written` for the model. Its session borrows the file.
+Result<std::unique_ptr<PipelineSession>> start(const ServedModel& model,
+                                               PipelineConfig written,
+                                               const ServeOptions& options,
+                                               const Environment& environment,
+                                               RunLog& log) {
+    const ModelFile& file = model.opened.file;
+    const PartsSearch search = parts_search(options.model.parts, environment);
+    Result<ResolvedConfig> pipeline = use_parts(std::move(written), search, file);
+    if (!pipeline) return pipeline.error();
+    const Show bars = log.verbose() ? Show::No : bars_on(environment);
+    if (Status s =
+            keep_draft_copy(pipeline.value(), file, options.model, environment, {.bars = bars});
+        !s)
+        return s.error();
+    for (const std::string& why : pipeline.value().parts.omitted)
+        tell("left out: " + visible(why, kLineShownBytesMax));
+    const bool table = log.verbose() || environment.stderr_is_terminal;
+    return PipelineSession::open(file, options.model, pipeline.value(),
+                                 {.log = &log,
+                                  .told = {.table = table, .remarks = true, .bars = bars},
+                                  .requests = options.requests,
+                                  .kv_memory = options.kv_memory});
+}
+
+Status check_context(const ServeOptions& options, const ModelFile& file) {
+    if (options.model.context <= file.config().context_length) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("-c {} is more than the model's context of {} tokens",
+                             options.model.context, file.config().context_length)};
+}
+
+Result<std::unique_ptr<ServedModel>> open_served(const ServeOptions& options,
+                                                 const Environment& environment) {
+    Result<OpenedModel> opened = open_model(options.model, environment);
+    if (!opened) return opened.error();
+    auto model = std::make_unique<ServedModel>(ServedModel{std::move(opened).value()});
+    const ModelFile& file = model->opened.file;
+    if (Status s = check_context(options, file); !s) return s.error();
+    Result<ChatTemplate> chat = chat_template_of(file);
+    if (chat) {
+        model->chat = std::move(chat).value();
+    } else {
+        model->no_chat = chat.error().what;
+        tell("chat is refused, completions work: " + model->no_chat);
+    }
+    model->name = model_name(options.alias, file.path());
+    model->running = options.requests;
+    model->waiting = options.queue;
+    model->created = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+    return model;
+}
+
+}  // namespace
+
+Result<LoadedModel> load_served_model(const ServeOptions& options,
+                                      const Environment& environment,
+                                      RunLog& log) {
+    Result<std::unique_ptr<ServedModel>> opened = open_served(options, environment);
+    if (!opened) return opened.error();
+    ServedModel& model = *opened.value();
+    const AutoChoice choice = choice_of(options, model.opened.file, environment);
+    if (options.method == kAutoMethod && options.config_file.empty())
+        tell("method " + choice.method + ": " + choice.reason);
+    std::vector<std::string> methods{choice.method};
+    methods.insert(methods.end(), choice.fallbacks.begin(), choice.fallbacks.end());
+    std::optional<Error> failure;
+    for (const std::string& method : methods) {
+        if (failure)
+            tell("the method could not be started (" + failure->what + "); " + method +
+                 " is tried");
+        Result<PipelineConfig> written = written_config(options, method);
+        if (!written) {
+            failure = written.error();
+            continue;
+        }
+        const std::chrono::milliseconds drain = written.value().supervision.drain;
+        model.method = written.value().name;
+        Result<std::unique_ptr<PipelineSession>> session =
+            start(model, std::move(written).value(), options, environment, log);
+        if (!session) {
+            failure = session.error();
+            continue;
+        }
+        model.reason = method == choice.method ? choice.reason : failure->what;
+        model.context = session.value()->context();
+        model.service = std::make_unique<Service>(
+            std::move(session).value(),
+            ServiceOptions{.running = static_cast<std::size_t>(options.requests),
+                           .waiting = static_cast<std::size_t>(options.queue)});
+        return LoadedModel{std::move(opened).value(), drain};
+    }
+    return *failure;
+}
+
+}  // namespace paceline::serve
