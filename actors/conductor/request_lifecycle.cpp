@@ -228,7 +228,8 @@ void RequestLifecycle::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     if (record == nullptr) return;  // another one's on_end ended it
     if (!record->voided) {
         record->voided = true;
-        requests_.lose_keys(kAllKeysLost);  // a stage that missed a message may lack cached positions
+        requests_.lose_keys(
+            kAllKeysLost);  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, *record);
     }
     const StageTable::Stage* verifier = stages_.find(verifier_);

@@ -12,9 +12,8 @@ const StageTable::Stage* StageTable::find(StageId id) const {
 }
 
 bool StageTable::is_first_segment(StageId id) const {
-    return std::none_of(stages_.begin(), stages_.end(), [&](const Stage& stage) {
-        return stage.essential && stage.id < id;
-    });
+    return std::none_of(stages_.begin(), stages_.end(),
+                        [&](const Stage& stage) { return stage.essential && stage.id < id; });
 }
 
 bool StageTable::is_pipeline_whole() const {

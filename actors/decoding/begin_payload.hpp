@@ -28,7 +28,7 @@ struct BeginPayload : Request {
     /// Counts how often Begins had to say that segments have lost keys of what was cached before:
     /// those up to `keys_lost_to` since the generation before this one.
     std::uint32_t cache_generation = 0;
-    std::uint32_t keys_lost_to = 0;  // a stage, or kAllKeysLost
+    std::uint32_t keys_lost_to = 0;                       // a stage, or kAllKeysLost
     AcceptanceRule acceptance = AcceptanceRule::Coupled;  // the pipeline's
 
     [[nodiscard]] FinishRule finish_rule() const {

@@ -13,8 +13,8 @@
 //                                           v                                           v
 //                                    [held, not found any more] -- release() --> page free again
 //
-// When segments have lost the keys of a block, it says up to which one (lose()), until a request has
-// computed it again there (complete()): its page is still good at the segments behind.
+// When segments have lost the keys of a block, it says up to which one (lose()), until a request
+// has computed it again there (complete()): its page is still good at the segments behind.
 // An unheld block stays until its page is needed: the one without children that was unheld longest
 // goes first. Who holds a block holds all blocks above it.
 // Owns the pages of its blocks, which it gives back to the KvPages that it borrows. release() and

@@ -6,8 +6,8 @@
 //     BatchParams    (answer_batches)   + max_running, what is kept    many answers on one backend
 //     BeginPayload   (begin_payload)    + what is decoded already      an attempt, at every stage
 //
-// How candidates are proposed and accepted is said by the pipeline's configuration; a client can only
-// ask for less of it.
+// How candidates are proposed and accepted is said by the pipeline's configuration; a client can
+// only ask for less of it.
 // Plain values; any thread.
 #pragma once
 

@@ -76,8 +76,7 @@ std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
         if (!is_root && !std::binary_search(reachable.begin(), reachable.end(), node.parent)) {
             continue;
         }
-        if (!worth_a_row(entry, node) || node.path_log_prob < reach_min ||
-            node.position > deepest)
+        if (!worth_a_row(entry, node) || node.path_log_prob < reach_min || node.position > deepest)
             continue;
         reachable.push_back(node.id);
         if (!node.sent()) found.push_back(&node);
@@ -220,7 +219,8 @@ RowLimits BatchScheduler::row_limits(const BatchSize& verified) const {
     const std::uint32_t rows = options_.batch_rows();
     RowLimits limits{.batch = rows, .verify_max = kVerifyRowsMax};
     limits.prompts_least = std::max(
-        1U, static_cast<std::uint32_t>(std::lround(options_.prompt_share * static_cast<float>(rows))));
+        1U,
+        static_cast<std::uint32_t>(std::lround(options_.prompt_share * static_cast<float>(rows))));
     if (account_ == nullptr) return limits;
     limits.beside = [this, verified](std::uint32_t verify_rows) {
         BatchSize size = verified;
@@ -316,8 +316,8 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
         return;
     }
     const auto base = static_cast<Position>(entry.state->slots().size());
-    const bool again = candidate.prefills() &&
-                       static_cast<std::size_t>(base) < entry.slots.committed().size();
+    const bool again =
+        candidate.prefills() && static_cast<std::size_t>(base) < entry.slots.committed().size();
     const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
                                                     : add_verify(batch, entry, candidate);
     if (rows == 0) return block(entry);
@@ -347,9 +347,8 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
         const bool again = position < entry.slots.committed().size();
-        const Result<KvSlot> slot = again
-                                        ? Result<KvSlot>{entry.slots.committed()[position]}
-                                        : entry.slots.allocate(static_cast<Position>(position));
+        const Result<KvSlot> slot = again ? Result<KvSlot>{entry.slots.committed()[position]}
+                                          : entry.slots.allocate(static_cast<Position>(position));
         if (!slot) return static_cast<std::uint32_t>(position - begin);
         if (!again) entry.slots.commit(slot.value());
         if (planted(PlantedBug::PrefixUnproven)) publish(entry);

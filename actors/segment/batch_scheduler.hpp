@@ -233,11 +233,11 @@ private:
         // KvPages::releases() when no further row found a slot: blocked until it changes, or a
         // verdict comes.
         std::optional<std::uint64_t> blocked_at = {};
-        std::uint64_t passed = 0;  // batches in a row that had no room for it
-        std::uint64_t served = 0;  // the batch that it was last part of
-        bool looked_up = false;    // its prefix, in the cache
+        std::uint64_t passed = 0;   // batches in a row that had no room for it
+        std::uint64_t served = 0;   // the batch that it was last part of
+        bool looked_up = false;     // its prefix, in the cache
         std::uint32_t lost_to = 0;  // segments up to this one compute its cached prefix again
-        bool proven = false;       // a verdict came: all segments have the keys of its prompt
+        bool proven = false;        // a verdict came: all segments have the keys of its prompt
         std::optional<RequestId> leader = {};  // computes the same prefix: waited for
         // The newest proposals for roots that are still to come, by source.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};

@@ -10,9 +10,8 @@ namespace {
 constexpr std::uint32_t kOldestPart = 4;  // the oldest prompt gets one of so many rows
 
 bool decodes(std::span<const RowClaim> claims) {
-    return std::any_of(claims.begin(), claims.end(), [](const RowClaim& one) {
-        return !one.prompt && one.wanted > 0;
-    });
+    return std::any_of(claims.begin(), claims.end(),
+                       [](const RowClaim& one) { return !one.prompt && one.wanted > 0; });
 }
 
 void share_evenly(std::span<RowClaim> claims, std::uint32_t room) {

@@ -4,9 +4,9 @@
 //             at most `verify_max`                 at least `prompts_least`, if they want that many
 //
 // Prompts are kept from delaying answers and answers from starving prompts: while requests decode,
-// prompts get `prompts_least` rows, and more only as long as `beside` allows. Of the prompts' rows a
-// quarter is the oldest's, so that short ones cannot overtake it without end; the others go to the
-// prompts with the fewest rows left.
+// prompts get `prompts_least` rows, and more only as long as `beside` allows. Of the prompts' rows
+// a quarter is the oldest's, so that short ones cannot overtake it without end; the others go to
+// the prompts with the fewest rows left.
 // Pure.
 #pragma once
 

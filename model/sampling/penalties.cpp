@@ -32,7 +32,8 @@ void apply_bias_and_penalties(std::span<float> logits,
     if (!params.has_penalties() || params.penalty_window == 0) return;
 
     const std::size_t text = seen.committed.size() + seen.path.size();
-    const std::size_t counting = text - std::min(text, static_cast<std::size_t>(params.penalty_begin));
+    const std::size_t counting =
+        text - std::min(text, static_cast<std::size_t>(params.penalty_begin));
     const std::size_t window =
         params.penalty_window < 0
             ? counting

@@ -39,7 +39,7 @@ struct SamplingParams {
     float presence_penalty = 0.0f;   // subtracted once for a seen token
     float frequency_penalty = 0.0f;  // subtracted per occurrence
     int penalty_window = 64;         // how many of the last tokens count as seen; -1: all
-    Position penalty_begin = 0;  // tokens before this position do not: a prompt's length, or 0
+    Position penalty_begin = 0;      // tokens before this position do not: a prompt's length, or 0
     std::vector<std::pair<TokenId, float>> logit_bias =
         {};  // added to the logit, sorted by id; -inf bans
     std::uint64_t seed = 0;

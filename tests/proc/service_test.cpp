@@ -143,8 +143,8 @@ TEST_CASE("orders that cannot be taken are refused at once, each with its reason
     deeper.request.speculation.gamma = 4;  // this pipeline proposes nothing
     const Submitted too_deep = tiny.service->submit(std::move(deeper));
     CHECK(too_deep.outcome == SubmitOutcome::Invalid);
-    CHECK(too_deep.why.error().what.find("speculation.gamma = 4, must be 0 (as the pipeline) .. 0") !=
-          std::string::npos);
+    CHECK(too_deep.why.error().what.find(
+              "speculation.gamma = 4, must be 0 (as the pipeline) .. 0") != std::string::npos);
 
     std::vector<Submitted> taken;
     tiny.service->session().call([&] {  // the loop cannot begin one meanwhile

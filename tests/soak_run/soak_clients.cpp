@@ -61,8 +61,8 @@ void SoakClients::draw_prefix(Request& request) {
     const std::uint64_t which = below(3);
     std::vector<TokenId> prefix;
     for (std::uint64_t i = 0; i < 40 + 30 * which; ++i)
-        prefix.push_back(static_cast<TokenId>((7 * i + which) %
-                                              static_cast<std::uint64_t>(vocab_size_)));
+        prefix.push_back(
+            static_cast<TokenId>((7 * i + which) % static_cast<std::uint64_t>(vocab_size_)));
     request.text.insert(request.text.begin(), prefix.begin(), prefix.end());
     if (chance(25)) request.cache_salt = "another tenant";
 }

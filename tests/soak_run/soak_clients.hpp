@@ -39,7 +39,7 @@ struct SoakTally {
     std::uint64_t replays = 0;
     std::uint64_t preemptions = 0;
     std::uint64_t cached = 0;  // tokens of prompts that were in the KV caches
-    std::uint64_t wrong = 0;  // tokens, ends and lengths
+    std::uint64_t wrong = 0;   // tokens, ends and lengths
     [[nodiscard]] std::uint64_t requests() const { return whole + stopped + cancelled + failed; }
 };
 

@@ -198,9 +198,9 @@ bool no_child_is_left() {
 }
 
 std::uint64_t kv_memory(const ModelConfig& config) {
-    const auto token = static_cast<std::uint64_t>(2 * config.layers * config.kv_heads *
-                                                  config.head_dim) *
-                       sizeof(std::uint16_t);  // keys and values in f16
+    const auto token =
+        static_cast<std::uint64_t>(2 * config.layers * config.kv_heads * config.head_dim) *
+        sizeof(std::uint16_t);  // keys and values in f16
     return kCachePositions * token;
 }
 

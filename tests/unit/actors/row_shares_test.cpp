@@ -1,10 +1,10 @@
 // How the rows of a batch are shared among requests that decode and prompts.
+#include "actors/segment/row_shares.hpp"
+
 #include <random>
 #include <vector>
 
 #include <doctest/doctest.h>
-
-#include "actors/segment/row_shares.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 

@@ -104,7 +104,8 @@ std::string chosen(const DeviceMatrix& matrix, int rows, bool wgmma = true) {
 
 }  // namespace
 
-TEST_CASE("few rows of bf16 weights take the batch kernel, many rows squares that fill the device") {
+TEST_CASE(
+    "few rows of bf16 weights take the batch kernel, many rows squares that fill the device") {
     const DeviceMatrix square = matrix_of(WeightType::BF16, 4096, 4096);
     CHECK(chosen(square, 8) == "16x8");
     CHECK(chosen(square, 9) == "16x16");

@@ -335,18 +335,6 @@ TEST_CASE("the schedule follows the draft's pace unless it is given") {
     CHECK(set.verify_reach_min == 0.25F);
 }
 
-TEST_CASE("a client's gamma is bounded by what the method proposes") {
-    CHECK(gamma_max(method_config("autoregressive").value()) == 0);
-    PipelineConfig drafted = method_config("prompt-lookup").value();
-    drafted.draft->growth.gamma = 5;
-    CHECK(gamma_max(drafted) == 5);
-    drafted.schedule.options.rows_max = 4;
-    CHECK(gamma_max(drafted) == 3);
-    PipelineConfig early = method_config("adadecode").value();
-    early.exit->options.early_max = 2;
-    CHECK(gamma_max(early) == 2);
-}
-
 TEST_CASE("every method's assignments come out of their bytes as they went in") {
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});

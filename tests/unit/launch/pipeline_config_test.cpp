@@ -404,3 +404,15 @@ TEST_CASE("a GPU that is not there is refused with what is") {
     const PipelineConfig cpu = parse_pipeline_config(segment("a", ""), "x.toml").value();
     CHECK(check_gpus(cpu, {}).ok());
 }
+
+TEST_CASE("a client's gamma is bounded by what the method proposes") {
+    CHECK(gamma_max(method_config("autoregressive").value()) == 0);
+    PipelineConfig drafted = method_config("prompt-lookup").value();
+    drafted.draft->growth.gamma = 5;
+    CHECK(gamma_max(drafted) == 5);
+    drafted.schedule.options.rows_max = 4;
+    CHECK(gamma_max(drafted) == 3);
+    PipelineConfig early = method_config("adadecode").value();
+    early.exit->options.early_max = 2;
+    CHECK(gamma_max(early) == 2);
+}

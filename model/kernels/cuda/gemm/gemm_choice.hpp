@@ -6,8 +6,8 @@
 //     rows        small weights   others
 //     1 .. 8      16 x 8          16 x 8
 //     9 .. 16     16 x 8          the type's block of two tiles of rows
-//     17 .. 64    16 x 8, 16 x 16 the type's largest block, or 64 x 64 if such tiles fill the device
-//     65 ..128    16 x 16         64 x 64 or 128 x 128; blocks as before where those leave most of
+//     17 .. 64    16 x 8, 16 x 16 the type's largest block, or 64 x 64 where that fills the device
+//     65 ..128    16 x 16         64 x 64 or 128 x 128; blocks as before where those leave much of
 //                                 the device idle
 //     129 ..      64 x 64 or 128 x 128
 //
