@@ -65,7 +65,7 @@ class WrongOptions(CliTest):
 
     def test_an_option_and_a_command_that_nobody_knows(self):
         self.refuse("--temprature", "1", naming=("--temprature",))
-        self.assertIn("serve", self.run_fails(USAGE, "serve"))
+        self.assertIn("decode", self.run_fails(USAGE, "decode"))
         self.run_fails(USAGE)
 
     def test_a_file_that_cannot_be_written_is_said_before_the_model_is_loaded(self):
