@@ -63,10 +63,11 @@ class Server:
         connection.close()
         return status
 
-    def stream(self, connection, prompt, tokens, speculation):
+    def stream(self, connection, prompt, tokens, speculation, salt):
         """(text, tokens, seconds to the first chunk, seconds between chunks)"""
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": tokens, "temperature": 0,
-                "stream": True, "stream_options": {"include_usage": True}, "paceline": {"speculation": speculation}}
+                "stream": True, "stream_options": {"include_usage": True}, "cache_salt": salt,
+                "paceline": {"speculation": speculation}}
         begun = last = time.monotonic()
         connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -95,6 +96,7 @@ class Server:
 
 
 def served(server, clients, options, speculation):
+    salt = str(time.monotonic_ns())  # no run finds prompts of another in the cache
     waiting = queue.SimpleQueue()
     asked = prompts(clients * options.each)
     for index, prompt in enumerate(asked):
@@ -108,7 +110,7 @@ def served(server, clients, options, speculation):
                 index, prompt = waiting.get_nowait()
             except queue.Empty:
                 return
-            answers[index] = server.stream(connection, prompt, options.n, speculation)
+            answers[index] = server.stream(connection, prompt, options.n, speculation, salt)
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
     begun = time.monotonic()
