@@ -1,5 +1,6 @@
 // SpeculationLimits: how much a client lets a pipeline speculate for its answer. They change what
-// is tried, never the text; a limit that is wider than the pipeline's own has no effect.
+// is tried, never the text. A session refuses a gamma above the pipeline's own; thresholds that
+// are wider than those of the pipeline have no effect.
 // Plain values; any thread.
 #pragma once
 

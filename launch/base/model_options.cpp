@@ -132,6 +132,16 @@ Device device_of(const ModelOptions& options) {
     return device;
 }
 
+void add_requests_options(Command& app, int& requests, std::uint64_t& kv_memory) {
+    app.add_option("--requests", requests, "answers decoded at the same time")
+        .check(whole_number(1, kRequestsMax))
+        .show_default();
+    app.add_option("--kv-memory", kv_memory,
+                   "memory for the target's keys and values, such as 300M (default: a whole "
+                   "context for each of --requests); with less, answers are preempted")
+        .check(byte_size());
+}
+
 void add_parts_option(Command& app, ModelOptions& options) {
     app.add_option("--parts", options.parts,
                    "trained drafts and exits of the model: a folder; none does without (default: "

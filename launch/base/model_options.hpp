@@ -63,6 +63,8 @@ void add_random_options(Command& app, ModelOptions& options);
 void refuse_random_option(Command& app);
 /// What --device and --exact say. Precondition: options.device has passed the option's check.
 [[nodiscard]] Device device_of(const ModelOptions& options);
+/// --requests, --kv-memory: of a pipeline that decodes many answers at once
+void add_requests_options(Command& app, int& requests, std::uint64_t& kv_memory);
 /// --parts: where a pipeline decodes
 void add_parts_option(Command& app, ModelOptions& options);
 

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"
@@ -51,14 +50,7 @@ void add_what(Command& command, CheckOptions& options) {
     command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
         .check(explain_low(whole_number(1), kNoEndlessAnswer))
         .show_default();
-    command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        .check(whole_number(1, kRequestsMax))
-        .show_default();
-    command
-        .add_option("--kv-memory", options.kv_memory,
-                    "memory for the target's keys and values, such as 300M (default: a whole "
-                    "context for each of --requests); with less, answers are preempted")
-        .check(byte_size());
+    add_requests_options(command, options.at_once, options.kv_memory);
 }
 
 void add_faults(Command& command, CheckOptions& options) {

@@ -1,19 +1,14 @@
 // AutoMethod: `--method auto` of a command: which method the command runs with, and what it adds to
 // the record of this model and machine at its end (launch/plan).
-//
-// One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
-// without a cache folder the choice is made as if nothing were known.
+// One thread.
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "launch/base/environment.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/config/pipeline_config.hpp"
-#include "launch/plan/auto_choice.hpp"
-#include "launch/plan/method_record.hpp"
+#include "launch/plan/method_history.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/session/run_stats.hpp"
 #include "model/weights/model_file.hpp"
@@ -34,10 +29,7 @@ public:
                const std::optional<PipelineConfig>& written);
 
 private:
-    std::size_t cores_;
-    std::string key_;
-    MethodRecords records_;
-    MethodRecord record_;
+    MethodHistory history_;
 };
 
 }  // namespace paceline

@@ -10,7 +10,7 @@
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/placement/pretrained.hpp"
-#include "launch/plan/auto_choice.hpp"
+#include "launch/plan/method_history.hpp"
 #include "launch/session/pipeline_start.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -30,15 +30,8 @@ AutoChoice choice_of(const ServeOptions& options,
     if (!options.config_file.empty()) return {.method = {}, .reason = "--config"};
     if (options.method == kPlainMethod) return {.method = kPlainPipeline, .reason = {}};
     if (options.method != kAutoMethod) return {.method = options.method, .reason = {}};
-    const Result<Machine> machine = read_machine();
-    const std::size_t cores =
-        machine ? usable_cores(machine.value(), options.model).size() : std::size_t{1};
-    const MethodRecords records{environment.cache_folder};
-    const MethodRecord record =
-        records.read(record_key(file, options.model, options.draft_model, cores));
-    std::vector<std::string> known;
-    for (const Method& method : methods()) known.emplace_back(method.name);
-    return choose_method(record, cores, known, kPlainPipeline);
+    return MethodHistory{file, options.model, options.draft_model, environment.cache_folder}.choose(
+        kPlainPipeline);
 }
 
 Result<PipelineConfig> written_config(const ServeOptions& options, const std::string& method) {

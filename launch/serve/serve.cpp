@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "ipc/base/limits.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
@@ -51,14 +50,7 @@ void add_what_to_serve(Command& command, ServeOptions& options) {
         "OWNER/NAME");
     command.add_option("--alias", options.alias,
                        "the model's name in the API (default: that of its file or folder)");
-    command.add_option("--requests", options.requests, "answers decoded at the same time")
-        .check(whole_number(1, kRequestsMax))
-        .show_default();
-    command
-        .add_option("--kv-memory", options.kv_memory,
-                    "memory for the target's keys and values, such as 300M (default: a whole "
-                    "context for each of --requests); with less, answers are preempted")
-        .check(byte_size());
+    add_requests_options(command, options.requests, options.kv_memory);
     command
         .add_option("--queue", options.queue,
                     "answers that may wait beside those; more are refused with 429")

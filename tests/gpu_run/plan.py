@@ -1,5 +1,6 @@
 """The steps of a run, the most telling first: what each runs, and what it reads in what was printed."""
 
+import json
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-8b-q4_k_m", "llama-70b"
 PEER_SHAPES = SHAPES[:3]  # of bf16 weights; 70B does not fit as a whole
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PROMPT = "Why is the sky blue?"
+DRAWN = ["--temp", "0.8", "--top-p", "0.95", "--seed", "7"]
 SPREAD = "every way to spread a product*"
 LOST = "a kernel that reads where nothing is*"
 # A test of a few seconds takes a hundred times as long under a tool: enough cases to touch every path.
@@ -258,10 +260,15 @@ def equality_steps(choice: Choice) -> list:
         # After a near-tie texts differ: whether it is one, `parity` says row by row on one text.
         return f"equal for {at} ids, then different, of {len(ids['cpu'])} (see parity for near-ties)"
 
-    def method(name: str) -> Step:
+    def checked(name: str, words: list, prompts: list = ()) -> Step:
         def work(shell: Shell) -> str:
+            given = []
+            if prompts:
+                file = shell.log.with_suffix(".jsonl")
+                file.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts), encoding="utf-8")
+                given = ["--prompts", file]
             code, text = shell.try_run([choice.place.program("paceline"), "check", "-m", choice.the_model(), "--device",
-                                        "cuda:0", "--method", name, "--first", "4", "-n", "48"])
+                                        "cuda:0", *words, *given])
             few_layers = last_line(text, "are empty for a model of|leaves nothing to skip")
             if code == 2 and few_layers:
                 raise Skip(few_layers.removeprefix("paceline check: "))
@@ -270,10 +277,20 @@ def equality_steps(choice: Choice) -> list:
             return last_line(text, r"^equality").removeprefix("equality").strip()
         return Step("equality", name, work, 180, needs_gpu=not choice.emulated)
 
+    def method(name: str) -> list:
+        words = ["--method", name, "--first", "4", "-n", "48"]
+        return [checked(name, words), checked(f"{name}, drawn", [*words, "--requests", "4", *DRAWN])]
+
     # Configurations by the names of methods; those for a CPU's cores are none.
     names = [config.stem for config in sorted((choice.place.root / "configs").glob("*.toml"))]
     return [Step("equality", "greedy, GPU and CPU", greedy, 180, needs_gpu=not choice.emulated),
-            *[method(name) for name in names if not name.startswith("cpu-")]]
+            *[step for name in names if not name.startswith("cpu-") for step in method(name)],
+            checked("prompts that begin alike", ["--method", "prompt-lookup", "--requests", "16", "-n", "24"],
+                    [f"{PROMPT} " * 40 + f"Answer in {words} words." for words in range(1, 17)]),
+            checked("a short KV cache", ["--method", "fold", "--requests", "16", "-n", "96", "-c", "512",
+                                         "--kv-memory", "16M", *DRAWN]),
+            checked("stages killed", ["--method", "fold", "--requests", "4", "--first", "8", "-n", "64",
+                                      "--kills", "3"])]
 
 
 def steps_of(choice: Choice) -> list:

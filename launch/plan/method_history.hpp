@@ -1,0 +1,37 @@
+// MethodHistory: what earlier runs of a model on this machine have shown of methods, and what
+// `--method auto` makes of it.
+//
+// One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
+// without a cache folder the choice is made as if nothing were known.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "launch/base/model_options.hpp"
+#include "launch/plan/auto_choice.hpp"
+#include "launch/plan/method_record.hpp"
+#include "model/weights/model_file.hpp"
+
+namespace paceline {
+
+class MethodHistory {
+public:
+    MethodHistory(const ModelFile& file,
+                  const ModelOptions& model,
+                  const std::string& draft_model,
+                  const std::string& cache_folder);
+
+    /// Of all methods. `plain`: how to decode without speculation where that is best.
+    [[nodiscard]] AutoChoice choose(const std::string& plain) const;
+    /// A run of a method has shown this.
+    void add(const std::string& method, const MethodRate& run);
+
+private:
+    std::size_t cores_;
+    std::string key_;
+    MethodRecords records_;
+    MethodRecord record_;
+};
+
+}  // namespace paceline
