@@ -138,7 +138,8 @@ void add_requests_options(Command& app, int& requests, std::uint64_t& kv_memory)
         .show_default();
     app.add_option("--kv-memory", kv_memory,
                    "memory for the target's keys and values, such as 300M (default: a whole "
-                   "context for each of --requests); with less, answers are preempted")
+                   "context for each of --requests, or what the memory leaves if that is less); "
+                   "with less than answers take, some are preempted and continued later")
         .check(byte_size());
 }
 

@@ -13,6 +13,7 @@
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"
+#include "launch/placement/kv_room.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "launch/session/pipeline_start.hpp"
@@ -85,6 +86,7 @@ Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
     const std::string transports = transports_text(edges, ways.value(), placement, machine.value());
     std::string table = gpu_table(plan.value(), request, transports);
     ResolvedConfig on_gpus{std::move(plan.value().config), std::move(pipeline.parts)};
+    table += kv_room_text(sizes.value().text_slots(), sizes.value().context());
     table += parts_text(on_gpus, placement);
     return ResolvedPipeline{std::move(on_gpus), std::move(table)};
 }

@@ -68,9 +68,7 @@ Status StageSizes::size_caches(const KvSize& kv) {
     context_ = context_of(options_, file_->config());
     text_slots_ = slots_for(context_, kv.contexts);
     if (kv.bytes == 0) return {};
-    const ModelConfig& model = file_->config();
-    const std::uint64_t page = kv_bytes_per_slot(model, kv_type(options_, device_of(options_))) *
-                               static_cast<std::uint64_t>(model.layers) * kKvPageSlots;
+    const std::uint64_t page = page_bytes();
     const auto pages = std::min<std::uint64_t>(kv.bytes / page, kKvPagesMax);
     text_slots_ = static_cast<std::int32_t>(pages) * kKvPageSlots;
     const Position fits = std::max(text_slots_ - kKvPageSlots, 0);  // a page for candidates
@@ -83,6 +81,12 @@ Status StageSizes::size_caches(const KvSize& kv) {
     }
     context_ = fits;
     return {};
+}
+
+std::uint64_t StageSizes::page_bytes() const {
+    const ModelConfig& model = file_->config();
+    return kv_bytes_per_slot(model, kv_type(options_, device_of(options_))) *
+           static_cast<std::uint64_t>(model.layers) * kKvPageSlots;
 }
 
 std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {

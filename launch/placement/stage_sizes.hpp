@@ -51,6 +51,8 @@ public:
     /// Of the caches: those for texts, and scratch slots.
     [[nodiscard]] std::int32_t kv_slots() const { return text_slots_ + scratch_slots_; }
     [[nodiscard]] std::int32_t text_slots() const { return text_slots_; }
+    /// Of a page of the target's keys and values, in all its segments.
+    [[nodiscard]] std::uint64_t page_bytes() const;
 
 private:
     [[nodiscard]] Status size_caches(const KvSize& kv);

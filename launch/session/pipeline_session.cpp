@@ -15,6 +15,7 @@
 #include "actors/decoding/request_checks.hpp"
 #include "actors/protocol/counters.hpp"
 #include "ipc/base/check.hpp"
+#include "launch/placement/kv_room.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/session/loop_thread.hpp"
 #include "launch/session/pipeline_start.hpp"
@@ -62,7 +63,7 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
-                 plan_.transports} {
+                 kv_room_text(plan_.text_slots, plan_.context) + plan_.transports} {
         loop_->add(kConductor, conductor_);
         reset_stats();
     }

@@ -15,6 +15,7 @@
 #include "launch/load/self_draft_plan.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
+#include "launch/placement/kv_room.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "launch/session/load_bar.hpp"
 
@@ -79,6 +80,29 @@ Status resolve_transports(PipelinePlan& plan, const PipelineConfig& config) {
     return {};
 }
 
+/// With a cache for the contexts of several requests cut to what the memory leaves, but never below
+/// one context: check_memory() says what that lacks.
+Result<StageSizes> size_stages(const ModelFile& file,
+                               const ModelOptions& options,
+                               const ResolvedConfig& pipeline,
+                               const KvSize& kv,
+                               const Placement& placement,
+                               const Machine& machine) {
+    Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, kv);
+    if (!sizes || kv.bytes != 0 || kv.contexts == 1) return sizes;
+    const GpuMachine gpus =
+        has_gpus(placement) ? found_machine(read_gpus(), machine) : GpuMachine{};
+    const std::int32_t pages = pages_for(sizes.value().text_slots());
+    const std::int32_t fit = pages_that_fit(
+        pages,
+        memories_of(placement, sizes.value().needs(placement), read_available_memory(), gpus));
+    if (fit == pages) return sizes;
+    const std::uint64_t bytes = sizes.value().page_bytes() * static_cast<std::uint64_t>(fit);
+    if (fit <= pages_for(sizes.value().context()))
+        return StageSizes::open(file, options, pipeline, {.contexts = 1});
+    return StageSizes::open(file, options, pipeline, {.bytes = bytes});
+}
+
 /// Before a stage is started, so that the message names the file.
 Status check_self_draft(const ResolvedConfig& pipeline,
                         const Placement& placement,
@@ -137,7 +161,8 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     if (!placement) return placement.error();
     if (Status s = check_self_draft(pipeline, placement.value(), file); !s) return s.error();
     if (Status s = check_draft_search(config, file); !s) return s.error();
-    Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, kv);
+    Result<StageSizes> sizes =
+        size_stages(file, options, pipeline, kv, placement.value(), machine.value());
     if (!sizes) return sizes.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
