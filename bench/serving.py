@@ -42,7 +42,7 @@ def prompts(count):
 
 class Server:
     def __init__(self, options):
-        command = [str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", "1024",
+        command = [str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(getattr(options, "context", 1024)),
                    "--requests", str(max(options.clients)), "--method", options.method]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in self.process.stdout:
