@@ -136,7 +136,8 @@ void RequestLifecycle::stage_joined(StageId peer) {
 
 void RequestLifecycle::lose_essential(const StageTable::Stage& lost) {
     quarantine_.lost(lost.id);
-    requests_.lose_keys(stages_.is_first_segment(lost.id) ? kAllKeysLost : lost.id.value);
+    requests_.lose_keys(stages_.is_first_segment(lost.id) ? LostKeys::all()
+                                                          : LostKeys{lost.id.value, lost.id.value});
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : running) {
         if (requests_.find_running(request) == nullptr) continue;  // another one's on_end ended it
@@ -229,7 +230,7 @@ void RequestLifecycle::give_up_attempt(const ProgressWatch::Overdue& overdue) {
     if (!record->voided) {
         record->voided = true;
         requests_.lose_keys(
-            kAllKeysLost);  // a stage that missed a message may lack cached positions
+            LostKeys::all());  // a stage that missed a message may lack cached positions
         return to_next_attempt(request, *record);
     }
     const StageTable::Stage* verifier = stages_.find(verifier_);

@@ -99,12 +99,12 @@ bool RequestTable::fits(RequestId request) const {
 
 /// A generation ends with the first Begin that says it, so the receiver of a later one knows
 /// whether it has missed any.
-void RequestTable::lose_keys(std::uint32_t to) {
+void RequestTable::lose_keys(const LostKeys& lost) {
     if (std::exchange(generation_told_, false)) {
         ++cache_generation_;
-        keys_lost_to_ = 0;
+        keys_lost_ = {};
     }
-    keys_lost_to_ = std::max(keys_lost_to_, to);
+    keys_lost_.add(lost);
 }
 
 BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& record) {
@@ -118,7 +118,7 @@ BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& reco
     const bool keep_count = !forget && !planted(PlantedBug::ReplayForgetsCount);
     spec.replayed = keep_count ? static_cast<std::int32_t>(committed) : 0;
     spec.cache_generation = cache_generation_;
-    spec.keys_lost_to = keys_lost_to_;
+    spec.keys_lost = keys_lost_;
     spec.acceptance = acceptance_;
     return spec;
 }

@@ -66,8 +66,8 @@ public:
     [[nodiscard]] std::size_t open_count() const;                             // waiting or running
     /// Whether the KV caches have room for its text, and a page more, beside those that run.
     [[nodiscard]] bool fits(RequestId request) const;
-    /// Segments up to this stage have lost keys; kAllKeysLost: any may have. Later Begins say so.
-    void lose_keys(std::uint32_t to);
+    /// Segments have lost keys. Later Begins say so.
+    void lose_keys(const LostKeys& lost);
 
     /// The payload of a Begin: prompt and committed tokens, and how many of them are the answer's.
     [[nodiscard]] BeginPayload begin_of(RequestId request, const RequestRecord& record);
@@ -89,8 +89,8 @@ private:
     RequestId newest_;
     std::uint64_t turns_ = 0;
     std::uint32_t cache_generation_ = 0;
-    std::uint32_t keys_lost_to_ = 0;  // of this generation
-    bool generation_told_ = true;     // a Begin has said it
+    LostKeys keys_lost_;           // of this generation
+    bool generation_told_ = true;  // a Begin has said it
 };
 
 }  // namespace paceline

@@ -113,7 +113,8 @@ void fields(Archive& archive, Payload& begin) {
     archive.list("text", begin.text, kTextTokensMax);
     archive.value("replayed", begin.replayed);
     archive.value("cache_generation", begin.cache_generation);
-    archive.value("keys_lost_to", begin.keys_lost_to);
+    archive.value("keys_lost_from", begin.keys_lost.from);
+    archive.value("keys_lost_to", begin.keys_lost.to);
     archive.text("cache_salt", begin.cache_salt, kCacheSaltMax);
     auto& sampling = begin.sampling;
     archive.value("temperature", sampling.temperature);

@@ -14,21 +14,19 @@
 #include <vector>
 
 #include "actors/decoding/acceptance.hpp"
+#include "actors/decoding/lost_keys.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline {
 
-/// Of BeginPayload::keys_lost_to: the first segment has lost them, or it is not known which.
-inline constexpr std::uint32_t kAllKeysLost = 0xffffffff;
-
 /// The request, with the whole text: prompt and, on a replay, what was already committed.
 struct BeginPayload : Request {
     std::int32_t replayed = 0;  // trailing tokens of `text` that belong to the answer already
     /// Counts how often Begins had to say that segments have lost keys of what was cached before:
-    /// those up to `keys_lost_to` since the generation before this one.
+    /// `keys_lost` since the generation before this one.
     std::uint32_t cache_generation = 0;
-    std::uint32_t keys_lost_to = 0;                       // a stage, or kAllKeysLost
+    LostKeys keys_lost = {};
     AcceptanceRule acceptance = AcceptanceRule::Coupled;  // the pipeline's
 
     [[nodiscard]] FinishRule finish_rule() const {

@@ -46,7 +46,7 @@ std::size_t PrefixTree::blocks_of(const std::string& salt, std::span<const Token
     PrefixBlock at = find_root(salt);
     for (; at != 0 && text.size() >= kKvPageSlots; text = text.subspan(kKvPageSlots)) {
         at = child(at, text.first<kKvPageSlots>());
-        if (at != 0 && lost_to(at) != 0) at = 0;
+        if (at != 0 && lost(at).any()) at = 0;
         if (at != 0) ++blocks;
     }
     return blocks;
@@ -130,8 +130,8 @@ void PrefixTree::unlink(PrefixBlock block) {
     index_.erase(key);
 }
 
-void PrefixTree::lose(std::uint32_t to) {
-    for (auto& [block, node] : nodes_) node.lost_to = std::max(node.lost_to, to);
+void PrefixTree::lose(const LostKeys& lost) {
+    for (auto& [block, node] : nodes_) node.lost.add(lost);
 }
 
 bool PrefixTree::evict() {

@@ -13,8 +13,8 @@
 //                                           v                                           v
 //                                    [held, not found any more] -- release() --> page free again
 //
-// When segments have lost the keys of a block, it says up to which one (lose()), until a request
-// has computed it again there (complete()): its page is still good at the segments behind.
+// When segments have lost the keys of a block, it says which (lose()), until a request has computed
+// it again there (complete()): its page is still good at the others.
 // An unheld block stays until its page is needed: the one without children that was unheld longest
 // goes first. Who holds a block holds all blocks above it.
 // Owns the pages of its blocks, which it gives back to the KvPages that it borrows. release() and
@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "actors/decoding/kv_pages.hpp"
+#include "actors/decoding/lost_keys.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/kv_layout.hpp"
 
@@ -69,14 +70,12 @@ public:
     /// `parent` is a root or held.
     PrefixBlock insert(PrefixBlock parent, BlockTokens tokens, std::int32_t page);
 
-    /// Segments up to stage `to` have lost the keys of all blocks.
-    void lose(std::uint32_t to);
-    /// The segments up to this one lack keys of the block; 0: none does.
-    [[nodiscard]] std::uint32_t lost_to(PrefixBlock block) const {
-        return nodes_.at(block).lost_to;
-    }
+    /// Segments have lost the keys of all blocks.
+    void lose(const LostKeys& lost);
+    /// The segments that lack keys of the block.
+    [[nodiscard]] const LostKeys& lost(PrefixBlock block) const { return nodes_.at(block).lost; }
     /// All segments have its keys.
-    void complete(PrefixBlock block) { nodes_.at(block).lost_to = 0; }
+    void complete(PrefixBlock block) { nodes_.at(block).lost = {}; }
 
     /// Frees the page of one unheld block. False: there is none.
     bool evict();
@@ -104,7 +103,7 @@ private:
         int holders = 0;
         std::vector<PrefixBlock> children = {};
         bool found = true;  // false: cleared
-        std::uint32_t lost_to = 0;
+        LostKeys lost = {};
         bool leaf = false;  // unheld, without children: in the list of those, by age
         PrefixBlock older = 0;
         PrefixBlock newer = 0;

@@ -275,8 +275,8 @@ RequestSlots::Shared RequestSlots::share(std::span<const TokenId> text) {
         if (!planted(PlantedBug::PrefixCountForgotten)) tree_->hold(found);
         shared_.push_back(found);
         above = found;
-        result.lost_to = std::max(result.lost_to, tree_->lost_to(found));
-        if (result.lost_to == 0) result.complete += kKvPageSlots;
+        result.lost.add(tree_->lost(found));
+        if (!result.lost.any()) result.complete += kKvPageSlots;
         block_pages_[block] = tree_->page(found);
         for (std::int32_t i = 0; i < kKvPageSlots; ++i) {
             committed_.push_back(block_pages_[block] * kKvPageSlots + i);

@@ -71,10 +71,10 @@ public:
     void unshare();
 
     struct Shared {
-        Position cached = 0;        // positions that are committed now
-        Position matched = 0;       // tokens that the text has in common with what is cached
-        Position complete = 0;      // of the cached ones, those whose keys no segment has lost
-        std::uint32_t lost_to = 0;  // segments up to this stage lack keys of the others
+        Position cached = 0;    // positions that are committed now
+        Position matched = 0;   // tokens that the text has in common with what is cached
+        Position complete = 0;  // of the cached ones, those whose keys no segment has lost
+        LostKeys lost = {};     // the segments that lack keys of the others
     };
     /// Commits the longest prefix of `text` that the tree has in whole blocks.
     /// Precondition: nothing is committed.

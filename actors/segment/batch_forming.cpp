@@ -352,11 +352,13 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
         if (!slot) return static_cast<std::uint32_t>(position - begin);
         if (!again) entry.slots.commit(slot.value());
         if (planted(PlantedBug::PrefixUnproven)) publish(entry);
+        const bool retained = again && entry.supplier && slot.value() < entry.supplier->slots;
         batch.rows.push_back({.node = TokenTree::kNoNode,
                               .parent = msg::kNoParent,
                               .token = text[position],
                               .position = static_cast<Position>(position),
-                              .slot = slot.value()});
+                              .slot = slot.value(),
+                              .start = retained ? entry.supplier->end : 0});
     }
     return rows;
 }

@@ -79,6 +79,14 @@ bool BatchScheduler::waits_for_prefix(Entry& entry) {
     return entry.leader.has_value();
 }
 
+/// The segment before the lost ones, if it retains states.
+std::optional<RetainedBy> BatchScheduler::supplier_of(const LostKeys& lost) const {
+    for (const RetainedBy& each : retained_) {
+        if (each.stage.value + 1U == lost.from) return each;
+    }
+    return std::nullopt;
+}
+
 void BatchScheduler::look_up(Entry& entry) {
     entry.looked_up = true;
     RequestState& state = *entry.state;
@@ -101,12 +109,13 @@ void BatchScheduler::look_up(Entry& entry) {
         PACE_CHECK(taken.ok(), "a cached prefix that its own request does not take");
     }
     if (complete == pages.end()) return;
-    entry.lost_to = shared.lost_to;
+    entry.lost_to = shared.lost.to;
+    entry.supplier = supplier_of(shared.lost);
     found_prefixes_.push_back(found);
     CachedPrefix& kept = found_prefixes_.back();
     kept.first_block = static_cast<std::size_t>(complete - pages.begin());
     kept.pages.assign(complete, pages.end());
-    kept.behind = shared.lost_to;
+    kept.behind = shared.lost.to;
 }
 
 }  // namespace paceline

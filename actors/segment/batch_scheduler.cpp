@@ -80,8 +80,9 @@ Status validate(const DispatchOptions& options) {
 
 BatchScheduler::BatchScheduler(DispatchOptions options,
                                std::int32_t kv_slots,
-                               SpeculationAccount* account)
-    : options_{options}, account_{account}, pages_{kv_slots} {
+                               SpeculationAccount* account,
+                               std::vector<RetainedBy> retained)
+    : options_{options}, account_{account}, retained_{std::move(retained)}, pages_{kv_slots} {
     PACE_CHECK(validate(options).ok(), "dispatch options that were not validated");
 }
 
@@ -90,8 +91,8 @@ void BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros no
     const BeginPayload& spec = state->spec();
     if (spec.cache_generation != cache_generation_ && !planted(PlantedBug::LostKeysTrusted)) {
         const bool next = spec.cache_generation == cache_generation_ + 1;
-        if (next && spec.keys_lost_to != kAllKeysLost) {
-            prefixes_.lose(spec.keys_lost_to);
+        if (next && !spec.keys_lost.is_all()) {
+            prefixes_.lose(spec.keys_lost);
         } else {
             prefixes_.clear();
         }

@@ -16,7 +16,8 @@
 // that begin with the same tokens (prefix_tree.hpp): a request looks for its prefix when its first
 // rows are due. If another one is computing the same prefix at that moment, it waits for it.
 // After the loss of a segment the segments behind it keep their keys: cached blocks are then
-// computed again, in the same slots, by the segments up to the lost one alone (BatchPart::last).
+// computed again, in the same slots, by the segments up to the lost one alone (BatchPart::last), or
+// by the lost one alone where the segment before it has retained the states (retained_states.hpp).
 //
 // When the first segment is free it takes the rows that were not sent yet (BatchShape selects
 // them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
@@ -47,6 +48,7 @@
 #include <vector>
 
 #include "actors/account/speculation_account.hpp"
+#include "actors/decoding/retained_states.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "actors/segment/row_shares.hpp"
@@ -121,10 +123,12 @@ struct ProposalTally {
 
 class BatchScheduler final : public DraftSlots {
 public:
-    /// `account`: borrowed; nullptr: all candidates are sent, as the options say.
+    /// `account`: borrowed; nullptr: all candidates are sent, as the options say. `retained`: the
+    /// segments that keep what they pass on.
     BatchScheduler(DispatchOptions options,
                    std::int32_t kv_slots,
-                   SpeculationAccount* account = nullptr);
+                   SpeculationAccount* account = nullptr,
+                   std::vector<RetainedBy> retained = {});
 
     void begin(const std::shared_ptr<RequestState>& state, Micros now);
     /// It was stopped. Also if it is unknown, requests that found no page try again.
@@ -236,8 +240,9 @@ private:
         std::uint64_t passed = 0;   // batches in a row that had no room for it
         std::uint64_t served = 0;   // the batch that it was last part of
         bool looked_up = false;     // its prefix, in the cache
-        std::uint32_t lost_to = 0;  // segments up to this one compute its cached prefix again
-        bool proven = false;        // a verdict came: all segments have the keys of its prompt
+        std::uint32_t lost_to = 0;  // segments up to this one get its cached prefix again
+        std::optional<RetainedBy> supplier = {};  // which has the states of these rows
+        bool proven = false;  // a verdict came: all segments have the keys of its prompt
         std::optional<RequestId> leader = {};  // computes the same prefix: waited for
         // The newest proposals for roots that are still to come, by source.
         std::array<std::optional<msg::Proposal>, 2> ahead = {};
@@ -263,6 +268,7 @@ private:
     [[nodiscard]] bool waits_for_prefix(Entry& entry);
     [[nodiscard]] std::optional<RequestId> leader_of(const Entry& entry) const;
     void look_up(Entry& entry);
+    [[nodiscard]] std::optional<RetainedBy> supplier_of(const LostKeys& lost) const;
     static void free_ahead_rows(Entry& entry);
     void restart(Entry& entry, Micros now) const;
     void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
@@ -303,6 +309,7 @@ private:
 
     DispatchOptions options_;
     SpeculationAccount* account_;
+    std::vector<RetainedBy> retained_;
     KvPages pages_;
     PrefixTree prefixes_{pages_};
     std::uint32_t cache_generation_ = 0;

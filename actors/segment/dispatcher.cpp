@@ -26,7 +26,7 @@ Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32
       next_{plan.next},
       account_{plan.account},
       scheduler_{with_draft(plan.options, plan.draft), kv_slots,
-                 plan.account.controller == Controller::Off ? nullptr : &account_} {}
+                 plan.account.controller == Controller::Off ? nullptr : &account_, plan.retained} {}
 
 // ---- Messages
 

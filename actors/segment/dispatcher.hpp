@@ -43,6 +43,7 @@ struct DispatcherPlan {
     std::vector<StageId> drafts = {};  // draft and correct: they get prices
     std::vector<StageId> exits = {};   // likewise, those of other segments
     std::optional<StageId> next = {};  // the segment behind this one
+    std::vector<RetainedBy> retained = {};
 };
 
 class Dispatcher {

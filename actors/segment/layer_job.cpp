@@ -19,6 +19,7 @@ bool LayerJob::reads_device() const {
 }
 
 void LayerJob::scatter_outputs() {
+    if (retained != nullptr) retained->keep(rows, inputs, hidden);
     if (hidden.data() != out.data()) backend.copy(hidden, out);
 }
 

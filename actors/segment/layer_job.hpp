@@ -3,7 +3,8 @@
 //
 //     gather_inputs()     copies hidden states into the memory in which the layers work
 //     run_layers()        rows -> layers -> hidden
-//     scatter_outputs()   copies them into the outgoing tensor, if the layers worked elsewhere
+//     scatter_outputs()   copies them into the outgoing tensor, if the layers worked elsewhere, and
+//                         into the states that this segment retains
 //
 // The loop fills it before the job is submitted and reads it after the job has ended. In between it
 // is the job's; only the cancel token is used by both at once.
@@ -11,6 +12,7 @@
 
 #include <vector>
 
+#include "actors/decoding/retained_states.hpp"
 #include "actors/segment/watermark_watch.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
@@ -36,9 +38,10 @@ struct LayerJob {
     void scatter_outputs();
 
     Backend& backend;
-    std::vector<RowSource> inputs;  // of the rows; a gap where the layers embed a token
-    HiddenRows out;                 // [tensor rows, dim]: where they go
-    HiddenRows hidden;              // where the layers work: there, or in memory of the device
+    RetainedStates* retained = nullptr;  // of a segment that has it
+    std::vector<RowSource> inputs;       // of the rows; a gap where the layers embed a token
+    HiddenRows out;                      // [tensor rows, dim]: where they go
+    HiddenRows hidden;                   // where the layers work: there, or in memory of the device
     std::vector<Row> rows;
     std::vector<KvSlot> path_slots;  // of all rows, one path after the other
     CancelToken cancel;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "actors/decoding/retained_states.hpp"
 #include "actors/segment/batch_scheduler.hpp"
 #include "actors/segment/exit_options.hpp"
 #include "actors/segment/residual_tap.hpp"
@@ -27,7 +28,9 @@ struct SegmentPlan {
     std::optional<TapOptions> tap;    // present: ResidualTap is attached
     std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
     bool free_candidates = false;                // no model and no exit proposes, a lookup at most
-    std::vector<StageId> priced_exits = {};      // of the first segment: exits of other segments
+    std::int32_t retained_slots = 0;         // present: RetainedStates of so many slots is attached
+    std::vector<RetainedBy> retained = {};   // of the first segment: by all segments
+    std::vector<StageId> priced_exits = {};  // of the first segment: exits of other segments
     StageId first_segment;       // who gets what the exit proposes; read elsewhere than there
     Micros hold_limit{200'000};  // held parts that wait for longer than this run anyway
 };

@@ -21,10 +21,12 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
                                        .random_seed = plan.dispatch.random_decisions},
                            .drafts = plan.speculative,
                            .exits = plan.priced_exits,
-                           .next = plan.next},
+                           .next = plan.next,
+                           .retained = plan.retained},
             backend.kv_slots());
         host.inbox.attach(*dispatcher);
     }
+    if (plan.retained_slots > 0) retained.emplace(backend, plan.retained_slots);
     if (plan.exit) {
         early_verify.emplace(host, backend, *plan.exit,
                              ExitPosition{.segments = plan.count,

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "actors/decoding/retained_states.hpp"
 #include "actors/segment/dispatcher.hpp"
 #include "actors/segment/early_verify.hpp"
 #include "actors/segment/final_verify.hpp"
@@ -53,6 +54,7 @@ struct SegmentRoles {
     std::optional<FinalVerify> final_verify;
     std::optional<ResidualTap> tap;
     std::optional<SelfDraft> self_draft;
+    std::optional<RetainedStates> retained;
 };
 
 }  // namespace paceline

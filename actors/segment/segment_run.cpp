@@ -1,6 +1,7 @@
 #include "actors/segment/segment_run.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -111,12 +112,31 @@ Status SegmentRun::place_rows(RunPart& part, const WaitingPart& waiting) {
     }
     for (const msg::BatchRow& row : waiting.rows) {
         if (!part.prefill() && part.state->tree().find(row.node) == nullptr) continue;
-        job.inputs.push_back({source, row.tensor_row});
+        const Result<RowSource> input = input_of(row, {source, row.tensor_row}, part.prefill());
+        if (!input) return input.error();
+        job.inputs.push_back(input.value());
         rows.push_back(row);
         rows.back().tensor_row = static_cast<std::uint32_t>(rows.size() - 1);
         ++part.part.rows;
     }
     return {};
+}
+
+/// A row of a prefill that begins where this segment's layers end gets the state that it had when
+/// it ran here; one that begins later passes through, and has none.
+Result<RowSource> SegmentRun::input_of(const msg::BatchRow& row,
+                                       const RowSource& received,
+                                       bool prefill) const {
+    const auto end = static_cast<std::uint32_t>(2 * job.backend.last_layer());
+    if (!prefill || row.start < end) return received;
+    if (row.start > end) return RowSource{};
+    if (job.retained == nullptr || !job.retained->has(row.slot)) {
+        return Error{Errc::Protocol,
+                     fmt::format("a row of a prompt begins at sub-layer {}, behind this segment, "
+                                 "which has retained no state of its slot {}",
+                                 row.start, row.slot)};
+    }
+    return job.retained->state_of(row.slot);
 }
 
 void SegmentRun::release() {

@@ -90,6 +90,9 @@ struct SegmentRun {
 
 private:
     Status place_rows(RunPart& part, const WaitingPart& waiting);
+    [[nodiscard]] Result<RowSource> input_of(const msg::BatchRow& row,
+                                             const RowSource& received,
+                                             bool prefill) const;
     void join_cost(const WaitingPart& waiting);
 
     std::optional<std::optional<msg::BatchCost>> cost_joined_ = {};  // of the first part

@@ -115,6 +115,7 @@ void SegmentRunner::wake_when_due() {
 Status SegmentRunner::start(std::span<const WaitingPart> parts) {
     const auto run = std::make_shared<SegmentRun>(
         backend_, roles_.final_verify ? roles_.final_verify->memory() : outlet_.memory());
+    if (roles_.retained) run->job.retained = &*roles_.retained;
     if (Status collected = run->collect(host_.requests, parts); !collected) return collected;
     if (run->rows.empty()) return {};
     if (Status prepared = roles_.prepare(*run); !prepared) return prepared;

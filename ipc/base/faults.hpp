@@ -92,6 +92,7 @@ enum class PlantedBug : std::uint8_t {
     PrefixUnproven,        // blocks are shared before their rows have gone through all segments
     PrefixCountForgotten,  // a request does not hold the blocks that it begins with
     SaltIgnored,           // requests with different salts share blocks
+    UnrunStatesKept,       // the states of rows that passed a retaining segment without running
     PreemptionIsLoss,      // it counts as a replay, and for poison
     // Repeated failures.
     PoisonForgiven,

@@ -40,7 +40,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 13;
+inline constexpr std::uint32_t kWireVersion = 14;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -136,8 +136,9 @@ struct BatchRow {
     KvSlot slot;
     // Index in the batch's tensor, < Batch::tensor_rows: dropped rows stay in the tensor.
     std::uint32_t tensor_row = 0;
-    // Sub-layers before this one were computed by a draft, with their keys and values in `slot`. A
-    // segment begins at this sub-layer, or at its own first one if that is later.
+    // Sub-layers before this one are done, with their keys and values in `slot`: computed by a
+    // draft, or, of a prompt's row, before a segment was lost. A segment begins at this sub-layer,
+    // or at its own first one if that is later.
     std::uint32_t start = 0;
 };
 

@@ -86,7 +86,7 @@ Result<ResolvedPipeline> on_gpus(ResolvedConfig pipeline,
     const std::string transports = transports_text(edges, ways.value(), placement, machine.value());
     std::string table = gpu_table(plan.value(), request, transports);
     ResolvedConfig on_gpus{std::move(plan.value().config), std::move(pipeline.parts)};
-    table += kv_room_text(sizes.value().text_slots(), sizes.value().context());
+    table += kv_room_text(sizes.value().text_slots(), sizes.value().context(), plan.value().needs);
     table += parts_text(on_gpus, placement);
     return ResolvedPipeline{std::move(on_gpus), std::move(table)};
 }

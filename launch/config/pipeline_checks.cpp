@@ -93,6 +93,18 @@ Complaint check_one_kind_of_device(const PipelineConfig& config) {
     return {};
 }
 
+Complaint check_exit_uses(const PipelineConfig& config) {
+    if (!config.exit) return {};
+    const std::size_t exits = exits_of(config);
+    if (exits == 0 && config.exit->ahead == 0)
+        return "has an [exit] table but no stage with exit = true or role = \"early-verify\"";
+    if (exits == 0 && (config.exit->options.sends_candidates || config.exit->options.proposes))
+        return "[exit] candidates or proposes, but no stage has exit = true";
+    if (exits > 0 && !config.exit->options.sends_candidates && !config.exit->options.proposes)
+        return "[exit] neither sends candidates nor proposes: the exit would do nothing";
+    return {};
+}
+
 Complaint check_exits(const PipelineConfig& config) {
     const std::vector<const StageConfig*> segments = segments_of(config);
     for (const StageConfig* segment : segments) {
@@ -108,14 +120,20 @@ Complaint check_exits(const PipelineConfig& config) {
                    "whose layers it is ahead of";
         }
     }
-    if (!config.exit) return {};
-    const std::size_t exits = exits_of(config);
-    if (exits == 0 && config.exit->ahead == 0)
-        return "has an [exit] table but no stage with exit = true or role = \"early-verify\"";
-    if (exits == 0 && (config.exit->options.sends_candidates || config.exit->options.proposes))
-        return "[exit] candidates or proposes, but no stage has exit = true";
-    if (exits > 0 && !config.exit->options.sends_candidates && !config.exit->options.proposes)
-        return "[exit] neither sends candidates nor proposes: the exit would do nothing";
+    return check_exit_uses(config);
+}
+
+/// Only what passes hidden states on to a later segment has any to keep.
+Complaint check_retained(const PipelineConfig& config) {
+    const StageConfig* last = segments_of(config).back();
+    for (const StageConfig& stage : config.stages) {
+        if (stage.retain_mb == 0 || stage.one_of_many) continue;
+        if (is_segment(stage) && &stage != last) continue;
+        return fmt::format(
+            "[[stage]] \"{}\": retain_mb = {}: it has no segment behind it to pass "
+            "hidden states on to",
+            stage.name, stage.retain_mb);
+    }
     return {};
 }
 
@@ -230,7 +248,7 @@ void complete_pipeline(PipelineConfig& config) {
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check :
          {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
-          check_names, check_draws, check_lockstep, check_self_draft_alone}) {
+          check_retained, check_names, check_draws, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kNameBytesMax = 64;
 constexpr double kStageLayersMax = 1'000'000;
 constexpr double kCoreMax = 65535;
+constexpr std::int32_t kRetainMbMax = 1'000'000;
 
 bool is_auto(const TomlValue& value) {
     const auto* word = std::get_if<std::string>(&value);
@@ -106,7 +107,7 @@ Status check_stage(const TomlTable& table, const StageConfig& stage) {
         return table.error("role", "is missing (allowed: " + std::string{kRoleWords} + ")");
     const std::string role = std::get<std::string>(table.value("role"));
     const bool segment = stage.role == StageRole::Segment;
-    for (const char* key : {"layers", "segments", "exit"}) {
+    for (const char* key : {"layers", "segments", "exit", "retain_mb"}) {
         if (!segment && table.has(key))
             return table.error(key, "belongs to segments, this stage is a " + role);
     }
@@ -170,6 +171,10 @@ std::vector<Field> fields_of(StageConfig& s) {
          "when its process dies the run ends (`stop-run`), it restarts beside the others (draft, "
          "correct), or it restarts and the committed tokens go through the layers again",
          "\"rebuild-chain\"; of draft and correct \"restart-alone\""},
+        {"retain_mb", number(s.retain_mb, 0, kRetainMbMax),
+         "of a segment, but the last one: it keeps so many MB of the hidden states that it has "
+         "passed on. After the loss of the stage behind it, that one alone computes cached text "
+         "again; without them all up to it do"},
     };
 }
 

@@ -51,6 +51,7 @@ struct StageConfig {
     bool device_given = false;  // the file names it
     std::string process{};      // stages that name the same one share it; empty: one of its own
     OnDeath on_death = OnDeath::RebuildChain;
+    std::int32_t retain_mb = 0;  // of a segment: memory for the hidden states that it passed on
 };
 
 [[nodiscard]] inline bool is_segment(const StageConfig& stage) {

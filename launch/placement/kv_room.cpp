@@ -42,10 +42,18 @@ std::int32_t pages_that_fit(std::int32_t pages, const std::vector<SharedMemory>&
     return static_cast<std::int32_t>(share * pages);
 }
 
-std::string kv_room_text(std::int32_t text_slots, Position context) {
+std::string kv_room_text(std::int32_t text_slots,
+                         Position context,
+                         const std::vector<MemoryNeed>& needs) {
     const double contexts = context > 0 ? static_cast<double>(text_slots) / context : 0.0;
-    return fmt::format("KV cache: {} tokens, {:.1f} contexts of {}\n", text_slots, contexts,
-                       context);
+    std::string text =
+        fmt::format("KV cache: {} tokens, {:.1f} contexts of {}\n", text_slots, contexts, context);
+    for (const MemoryNeed& need : needs) {
+        if (need.retained_bytes == 0) continue;
+        text += fmt::format("{} retains {:.1f} MB of hidden states\n", need.name,
+                            static_cast<double>(need.retained_bytes) / 1e6);
+    }
+    return text;
 }
 
 }  // namespace paceline

@@ -36,7 +36,10 @@ struct SharedMemory {
 [[nodiscard]] std::int32_t pages_that_fit(std::int32_t pages,
                                           const std::vector<SharedMemory>& memories);
 
-/// A line for the placement table: "KV cache: 20480 tokens, 2.5 contexts of 8192".
-[[nodiscard]] std::string kv_room_text(std::int32_t text_slots, Position context);
+/// A line for the placement table: "KV cache: 20480 tokens, 2.5 contexts of 8192", and one for each
+/// stage that retains hidden states.
+[[nodiscard]] std::string kv_room_text(std::int32_t text_slots,
+                                       Position context,
+                                       const std::vector<MemoryNeed>& needs = {});
 
 }  // namespace paceline

@@ -46,6 +46,15 @@ std::string whole_megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
+std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_slots) {
+    if (stage.retain_mb == 0) return 0;
+    const std::uint64_t page =
+        std::uint64_t{kKvPageSlots} * sizeof(float) * static_cast<std::uint64_t>(std::max(dim, 1));
+    const std::uint64_t pages = static_cast<std::uint64_t>(stage.retain_mb) * 1'000'000 / page;
+    const auto most = static_cast<std::uint64_t>(kv_slots / kKvPageSlots);
+    return static_cast<std::int32_t>(std::min(pages, most)) * kKvPageSlots;
+}
+
 MemoryNeed plan_backend(const ModelFile& file,
                         const CpuOptions& options,
                         const std::string& name,
@@ -117,7 +126,13 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             own.final_head = own.final_head || self->final_head;
             own.heads.insert(own.heads.end(), self->heads.begin(), self->heads.end());
         }
-        needs.push_back(plan_backend(file, own, stage.name, stage.device));
+        MemoryNeed need = plan_backend(file, own, stage.name, stage.device);
+        const int dim = file.config().dim;
+        need.retained_bytes =
+            static_cast<std::uint64_t>(retained_slots(stage, dim, options.kv_slots)) *
+            static_cast<std::uint64_t>(dim) * sizeof(float);
+        (need.on_gpu ? need.workspace_bytes : need.other_bytes) += need.retained_bytes;
+        needs.push_back(std::move(need));
     }
     return needs;
 }

@@ -27,9 +27,11 @@ struct MemoryNeed {
     std::string name;  // of the stage
     std::uint64_t weight_bytes = 0;
     std::uint64_t kv_bytes = 0;
-    std::uint64_t other_bytes = 0;      // of the host
+    std::uint64_t other_bytes = 0;      // of the host, with what it retains there
     bool on_gpu = false;                // weights and KV cache are
-    std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of batches may take
+    std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of batches may take, and
+                                        // what it retains there
+    std::uint64_t retained_bytes = 0;   // of the one or the other: hidden states
 
     /// Bytes of the host's memory.
     [[nodiscard]] std::uint64_t on_host() const {
@@ -37,6 +39,8 @@ struct MemoryNeed {
     }
 };
 
+/// Slots of the KV caches whose hidden states the stage keeps (retained_states.hpp): whole pages.
+[[nodiscard]] std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_slots);
 /// Of a backend with `options`; `name` is for messages.
 [[nodiscard]] MemoryNeed plan_backend(const ModelFile& file,
                                       const CpuOptions& options,

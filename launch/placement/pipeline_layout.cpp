@@ -178,6 +178,23 @@ ConductorPlan conductor_plan(const Placement& placement, const SupervisionConfig
     return plan;
 }
 
+namespace {
+
+std::vector<RetainedBy> retained_by(const Placement& placement, const CommonAssignment& common) {
+    std::vector<RetainedBy> retained;
+    for (const PlacedStage& stage : placement.stages) {
+        if (stage.role != StageRole::Segment || stage.id == placement.verifier()) continue;
+        const std::int32_t slots = retained_slots(stage, common.dim, common.kv_slots);
+        if (slots == 0) continue;
+        retained.push_back({.stage = stage.id,
+                            .end = 2 * static_cast<std::uint32_t>(stage.layers.last),
+                            .slots = slots});
+    }
+    return retained;
+}
+
+}  // namespace
+
 StageAssignment assignment_of(const PlacedProcess& process,
                               const Placement& placement,
                               const PipelineConfig& config,
@@ -200,6 +217,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     if (config.exit_sends_candidates() && !placement.exits().empty())
         assignment.candidate_stage = placement.exits().front().value;
     assignment.exit_stages = priced_exits(placement, config);
+    assignment.retained = retained_by(placement, common);
     assignment.dispatch = dispatch_options(config);
     assignment.dispatch.prefill_rows = placement.prefill_rows;
     assignment.draft = config.draft.value_or(DraftConfig{});

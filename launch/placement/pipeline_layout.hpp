@@ -48,6 +48,7 @@ struct CommonAssignment {
     PartFiles parts = {};
     int usable_cores = 1;
     std::int32_t kv_slots = 0;
+    int dim = 0;  // of the target's hidden states
     bool verbose = false;
     std::vector<EdgeSpec> edges = {};  // with their transports
 };

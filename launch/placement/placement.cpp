@@ -354,6 +354,8 @@ Result<Placement> place(const PipelineConfig& config,
         placed.exit = stage.exit;
         placed.device = stage.device;
         placed.on_death = stage.on_death;
+        if (is_segment(stage) && static_cast<int>(i) + 1 < segments)
+            placed.retain_mb = stage.retain_mb;
         if (is_segment(stage)) {
             placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
         }

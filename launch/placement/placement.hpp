@@ -25,6 +25,7 @@ struct PlacedStage {
     Device device;
     OnDeath on_death = OnDeath::RebuildChain;
     std::uint32_t rows_max = kVerifyRowsMax;  // of a segment's largest batch, of a draft's pass
+    std::int32_t retain_mb = 0;               // of a segment with another behind it
 };
 
 struct PlacedProcess {

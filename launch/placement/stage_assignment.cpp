@@ -112,6 +112,14 @@ void transfer(Archive& archive, StageAssignment& a) {
     a.exit_stages.resize(exits);
     for (StageId& exit : a.exit_stages)
         transfer(archive, {{"exit stage", number(exit.value, 1, kSegmentsMax)}});
+    std::size_t retained = a.retained.size();
+    transfer(archive, {{"retaining segments", number(retained, 0, kSegmentsMax)}});
+    a.retained.resize(retained);
+    for (RetainedBy& each : a.retained) {
+        transfer(archive, {{"retaining segment", number(each.stage.value, 1, kSegmentsMax)},
+                           {"its end", number(each.end, 1, kIntMax)},
+                           {"its slots", number(each.slots, 1, kIntMax)}});
+    }
     transfer(archive, fields_of(a.dispatch));
     transfer(archive, fields_of(a.draft));
     bool self_draft = a.self_draft.has_value();

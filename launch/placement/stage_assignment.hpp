@@ -44,6 +44,7 @@ struct StageAssignment {
     std::int32_t correct_stage = 0;         // likewise
     std::int32_t candidate_stage = 0;       // of the segment whose exit sends candidates; 0: none
     std::vector<StageId> exit_stages = {};  // segments with an exit, and one with heads ahead
+    std::vector<RetainedBy> retained = {};  // the segments that keep what they pass on
     DispatchOptions dispatch;
     DraftConfig draft;
     std::optional<ExitConfig> exit;

@@ -63,7 +63,7 @@ public:
           hellos_{std::move(started.hellos)},
           log_{log},
           table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
-                 kv_room_text(plan_.text_slots, plan_.context) + plan_.transports} {
+                 kv_room_text(plan_.text_slots, plan_.context, plan_.needs) + plan_.transports} {
         loop_->add(kConductor, conductor_);
         reset_stats();
     }

@@ -196,6 +196,7 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                   .parts = pipeline.parts.files,
                                   .usable_cores = static_cast<int>(plan.machine.allowed.size()),
                                   .kv_slots = plan.kv_slots,
+                                  .dim = file.config().dim,
                                   .verbose = log.wanted(),
                                   .edges = plan.edges};
     const std::vector<ProcessSpec> children = children_of(plan.placement, pipeline.config, common);

@@ -68,6 +68,10 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageSpec& spec) {
         if (exit.value != 1) plan.priced_exits.push_back(exit);
     }
     plan.first_segment = StageId{1};
+    plan.retained = a.retained;
+    for (const RetainedBy& each : a.retained) {
+        if (each.stage == spec.id) plan.retained_slots = each.slots;
+    }
     if (a.exit) plan.hold_limit = a.exit->options.defer_limit;
     return plan;
 }

@@ -59,6 +59,7 @@ constexpr std::array kBugs{
     Bug{PlantedBug::PrefixUnproven, "PrefixUnproven", nullptr},
     Bug{PlantedBug::PrefixCountForgotten, "PrefixCountForgotten", nullptr},
     Bug{PlantedBug::SaltIgnored, "SaltIgnored", nullptr},
+    Bug{PlantedBug::UnrunStatesKept, "UnrunStatesKept", nullptr},
     Bug{PlantedBug::PreemptionIsLoss, "PreemptionIsLoss", nullptr},
     Bug{PlantedBug::PoisonForgiven, "PoisonForgiven", nullptr},
     Bug{PlantedBug::QuarantinedTogether, "QuarantinedTogether", nullptr},

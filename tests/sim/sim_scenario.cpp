@@ -105,6 +105,7 @@ struct BodyParts {
     double candidate_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
     std::shared_ptr<SimTexts> texts;
+    std::int32_t retained_slots = 0;
 };
 
 ToyActor make_segment(const BodyParts& parts, StageId id) {
@@ -124,6 +125,13 @@ ToyActor make_segment(const BodyParts& parts, StageId id) {
     segment.first_segment = toy_segment(1);
     segment.dispatch = parts.dispatch;
     segment.hold_limit = parts.hold_limit;
+    for (int i = 1; i < plan.segments && parts.retained_slots > 0; ++i) {
+        segment.retained.push_back(
+            {.stage = toy_segment(i),
+             .end = 2 * static_cast<std::uint32_t>(kFakeLayers * i / plan.segments),
+             .slots = parts.retained_slots});
+    }
+    if (segment.next) segment.retained_slots = parts.retained_slots;
     if (parts.exit.at == index) segment.exit = parts.exit.options;
     if (index == 1 && parts.self_draft) {
         segment.self_draft = parts.self_draft;
@@ -356,6 +364,14 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
     }
 }
 
+/// No slot, the first pages, or all of them; of a source of its own.
+std::int32_t draw_retained(const ToyPlan& plan) {
+    SimRandom random{plan.seed ^ 0x4e7a14edULL};
+    if (random.chance(40)) return 0;
+    if (random.chance(50)) return plan.kv_slots;
+    return static_cast<std::int32_t>(1 + random.below(3)) * kKvPageSlots;
+}
+
 void draw_processes(SimRandom& random, SimScenario& scenario) {
     BodyParts parts{.plan = scenario.plan,
                     .exit = scenario.exit,
@@ -363,7 +379,8 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
                     .search = scenario.search,
                     .disk = std::make_shared<std::string>(),
                     .draft_cost = random.chance(50) ? DraftCost::Compute : DraftCost::Instant,
-                    .texts = scenario.texts};
+                    .texts = scenario.texts,
+                    .retained_slots = draw_retained(scenario.plan)};
     draw_method(random, scenario, parts);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
     for (const std::vector<StageId>& home : toy_homes(scenario.plan)) {

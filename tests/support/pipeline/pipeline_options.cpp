@@ -50,6 +50,13 @@ SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
     plan.dispatch = options.dispatch;
     plan.verify = options.verify;
+    if (options.retained_slots == 0) return plan;
+    if (index < count) plan.retained_slots = options.retained_slots;
+    for (int i = 1; i < count; ++i) {
+        plan.retained.push_back({.stage = segment_id(i),
+                                 .end = 2 * static_cast<std::uint32_t>(kFakeLayers * i / count),
+                                 .slots = options.retained_slots});
+    }
     return plan;
 }
 

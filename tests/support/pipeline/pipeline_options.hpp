@@ -57,6 +57,8 @@ struct PipelineOptions {
     bool draws_itself = false;     // the segments' backends draw tokens, as devices do
     unsigned on_devices = 0;       // bit i: the backend of segment i keeps its rows on a device
     std::int32_t gamma = 8;        // of the draft
+    /// KV slots whose hidden states all segments but the last one retain; 0: none.
+    std::int32_t retained_slots = 0;
 };
 
 /// What stands after one of the segments.

@@ -1,5 +1,6 @@
 // Decoding while stages die and come back: for any loss at any time the tokens are
 // plain decoding's, each answer ends once, and no slot or request leaks.
+#include <array>
 #include <cstdlib>
 #include <random>
 
@@ -30,6 +31,9 @@ PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting)
     options.dispatch.rows_max = 2 + static_cast<std::uint32_t>(seed % 5);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(seed % 20);
     add_exit(options, static_cast<Exit>(random() % kExits), random);
+    // No slot, the first pages, or all of them.
+    constexpr std::array kRetained{0, 3 * kKvPageSlots, 4096};
+    options.retained_slots = kRetained[seed % kRetained.size()];
     return options;
 }
 
@@ -133,6 +137,44 @@ TEST_CASE("segments behind a lost one keep their keys: only those up to it compu
             CHECK(rows_of(segment) == prompt - 1 + again);
         }
         check_nothing_leaked(cluster, options);
+    }
+}
+
+TEST_CASE(
+    "of cached text the lost segment alone runs layers again if the one before has retained its "
+    "states") {
+    for (const int victim : {2, 3, 4}) {
+        for (const std::int32_t retained : {2 * kKvPageSlots, 1024}) {
+            CAPTURE(victim);
+            CAPTURE(retained);
+            const PipelineOptions options{
+                .segments = 4, .drafting = Drafting::None, .seed = 3, .retained_slots = retained};
+            Cluster cluster{options};
+            const Load load{cluster, 1, 1, 200};
+            const auto sublayers_of = [&](int segment) {
+                return cluster.world.counted(segment_id(segment), counters::kPrefillSublayers);
+            };
+            const std::size_t prompt = load.requests[0].text.size();
+            while (cluster.answers[0]->tokens.size() < 20) cluster.run_steps(1);
+            const std::uint64_t per_row = sublayers_of(4) / (prompt - 1);
+            cluster.lose(segment_id(victim));
+            cluster.rejoin(segment_id(victim));
+            const std::size_t text = prompt + cluster.answers[0]->tokens.size();
+            cluster.run_until_ended();
+            cluster.run_dry();
+            load.check();
+            const std::size_t cached = (text - 1) / kKvPageSlots * kKvPageSlots;
+            const std::size_t supplied =
+                std::min(cached, static_cast<std::size_t>(retained));  // the lowest slots
+            for (int segment = 1; segment <= 4; ++segment) {
+                CAPTURE(segment);
+                std::size_t rows = prompt - 1 + text - 1;
+                if (segment > victim) rows -= cached;
+                if (segment < victim) rows -= supplied;
+                CHECK(sublayers_of(segment) == rows * per_row);
+            }
+            check_nothing_leaked(cluster, options);
+        }
     }
 }
 

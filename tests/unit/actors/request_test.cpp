@@ -18,7 +18,7 @@ BeginPayload full_request() {
     request.text = {1, 2, 3, 4, 5};
     request.replayed = 2;
     request.cache_generation = 3;
-    request.keys_lost_to = 2;
+    request.keys_lost = {2, 3};
     request.cache_salt = "a tenant";
     request.sampling.temperature = 0.8F;
     request.sampling.top_k = 40;
@@ -51,7 +51,7 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.text == in.text);
     CHECK(out.replayed == in.replayed);
     CHECK(out.cache_generation == in.cache_generation);
-    CHECK(out.keys_lost_to == in.keys_lost_to);
+    CHECK(out.keys_lost == in.keys_lost);
     CHECK(out.cache_salt == in.cache_salt);
     CHECK(out.sampling.temperature == in.sampling.temperature);
     CHECK(out.sampling.top_k == in.sampling.top_k);

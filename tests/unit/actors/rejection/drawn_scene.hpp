@@ -51,7 +51,7 @@ struct DrawnOptions {
         {.text = {0, 3}, .sampling = {.temperature = 1.0F}, .max_tokens = 3, .context = 64},
         0,
         0,
-        0,
+        {},
         AcceptanceRule::Rejection};
 };
 
