@@ -7,8 +7,9 @@
     peer    prompts of 128 tokens and answers of 128, all at once: tokens/s, prompts included, of
             `paceline serve` with and without speculation over those of llama-batched-bench (S t/s),
             same file, same cores, alternating. Paceline's side counts HTTP and its clients.
-    long    8 streams decode while prompts of 4,000 tokens join one after the other: p50 and p99 of
-            the time between two tokens of a stream, and both without the long prompts
+    long    8 streams decode while prompts of 4,000 tokens join one after the other, with and without
+            speculation: p50 and p99 of the time between two events of a stream (an event has the
+            tokens of one batch), and the same without the long prompts
     mixed   32 requests of 10 to 4,000 tokens at once: first token of the slowest of the short ones
             (below 100 tokens), over that of the same request alone
 
@@ -80,9 +81,9 @@ class Stream:
                 self.moments.append((time.monotonic() - self.begun, counted - self.tokens))
                 self.tokens = counted
 
-    def gaps(self):
-        """Of each chunk but the first: the time since the one before, over its tokens."""
-        return [(now - before) / tokens for (before, _), (now, tokens) in zip(self.moments, self.moments[1:])]
+    def gaps(self, begin, end):
+        """Seconds between two events, of those that end in this time."""
+        return [now - before for (before, _), (now, _) in zip(self.moments, self.moments[1:]) if begin < now < end]
 
 
 def ours(server, prompts, count, speculation):
@@ -123,30 +124,33 @@ def percentile(values, part):
     return values[min(len(values) - 1, int(len(values) * part))]
 
 
-def decoding_beside(server, prompts, joining):
-    """Gaps of 8 streams while `joining` long prompts come one after the other."""
+def decoding_beside(server, prompts, joins, speculation):
+    """Gaps of 8 streams between the first token of the last of them and the end of the first, or of a
+    long prompt's time to its first token."""
     begun = time.monotonic()
-    streams = [Stream(server, prompts.make(60), 200, "on", begun) for _ in range(8)]
+    streams = [Stream(server, prompts.make(60), 400, speculation, begun) for _ in range(8)]
     while any(not stream.moments for stream in streams):
         time.sleep(0.01)
+    first = time.monotonic() - begun
+    if joins:
+        Stream(server, prompts.make(LONG), 1, speculation, begun).thread.join()
     joined = time.monotonic() - begun
-    for _ in range(joining):
-        Stream(server, prompts.make(LONG), 1, "on", begun).thread.join()
-    left = time.monotonic() - begun
     for stream in streams:
         stream.thread.join()
-    during = [gap for stream in streams
-              for (when, _), gap in zip(stream.moments[1:], stream.gaps()) if not joining or joined < when < left]
-    return percentile(during, 0.5) * 1000, percentile(during, 0.99) * 1000
+    last = min(stream.moments[-1][0] for stream in streams)
+    end = min(joined, last) if joins else last
+    gaps = [gap for stream in streams for gap in stream.gaps(first, end)]
+    return percentile(gaps, 0.5) * 1000, percentile(gaps, 0.99) * 1000
 
 
 def long(options, server, prompts):
-    print("8 streams            p50 ms  p99 ms  p99/p50")
-    for name, joining in (("alone", 0), ("beside long prompts", 2)):
-        rounds = [decoding_beside(server, prompts, joining) for _ in range(options.rounds)]
-        print(f"{name:20} {statistics.median(p50 for p50, _ in rounds):6.1f}  "
-              f"{statistics.median(p99 for _, p99 in rounds):6.1f}  "
-              f"{serving.spread([p99 / p50 for p50, p99 in rounds])}", flush=True)
+    print("8 streams                  p50 ms  p99 ms  p99/p50")
+    for speculation in ("off", "on"):
+        for name, joins in (("alone", False), ("beside a long prompt", True)):
+            rounds = [decoding_beside(server, prompts, joins, speculation) for _ in range(options.rounds)]
+            print(f"{name + ', ' + speculation:26} {statistics.median(p50 for p50, _ in rounds):6.1f}  "
+                  f"{statistics.median(p99 for _, p99 in rounds):6.1f}  "
+                  f"{serving.spread([p99 / p50 for p50, p99 in rounds])}", flush=True)
 
 
 def mixed(options, server, prompts):

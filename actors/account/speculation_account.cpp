@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "actors/account/row_choice.hpp"
 
@@ -72,9 +73,16 @@ std::size_t SpeculationAccount::rows_ahead(std::span<const double> probabilities
     return rows_worth(probabilities, 0, prices);
 }
 
-std::uint32_t SpeculationAccount::rows_beside(BatchSize size, double times) const {
-    const double most = times * costs_.expected(size).sum_us;
+std::uint32_t SpeculationAccount::rows_beside(BatchSize size,
+                                              std::uint64_t context,
+                                              double times) const {
+    const double alone = costs_.expected(size).sum_us;
+    const double most = times * alone;
     if (most <= 0.0) return 0;
+    if (const double row = prompt_costs_.row_us(context); row > 0.0) {
+        const double rows = (most - alone) / row;
+        return static_cast<std::uint32_t>(std::min<double>(rows, kBatchRowsMax));
+    }
     const std::uint32_t own = size.rows;
     while (size.rows < kVerifyRowsMax) {
         ++size.rows;
@@ -85,6 +93,7 @@ std::uint32_t SpeculationAccount::rows_beside(BatchSize size, double times) cons
 
 void SpeculationAccount::formed(std::span<const Part> parts,
                                 const BatchSize& size,
+                                const PromptRows& prompts,
                                 std::size_t running,
                                 bool alone,
                                 Micros now) {
@@ -92,8 +101,12 @@ void SpeculationAccount::formed(std::span<const Part> parts,
     const GuardTurns::Tag tag = turns_.formed(running, alone, now);
     rows_.add(size.rows);
     for (const Part& part : parts) {
-        pending_[{part.request, part.batch}] = {
-            .tag = tag, .size = size, .candidates = part.candidates, .alone = alone, .formed = now};
+        pending_[{part.request, part.batch}] = {.tag = tag,
+                                                .size = size,
+                                                .prompts = prompts,
+                                                .candidates = part.candidates,
+                                                .alone = alone,
+                                                .formed = now};
     }
 }
 
@@ -132,6 +145,13 @@ void SpeculationAccount::verified(
         costs_.learn(sent.size, real);
         if (roots_alone) (plain ? plain_batch_ : loaded_batch_).add(real.sum_us);
         if (sent.alone) hops_.add(way - real.sum_us);
+    }
+    // All verdicts of a batch come together: the first one teaches.
+    if (sent.prompts.rows > 0 && sent.alone &&
+        std::exchange(prompts_learned_, sent.formed) != sent.formed) {
+        const double alone_us = costs_.expected(sent.size).sum_us;
+        const auto way = static_cast<double>((now - sent.formed).count());
+        if (alone_us > 0.0) prompt_costs_.learn(sent.prompts, way - hops_.mean() - alone_us);
     }
     const int before = turns_.allowed();
     for (GroupState& group : groups_) group.quiet += tokens;

@@ -28,6 +28,7 @@
 #include "actors/account/batch_costs.hpp"
 #include "actors/account/guard_turns.hpp"
 #include "actors/account/hit_rates.hpp"
+#include "actors/account/prompt_costs.hpp"
 #include "actors/account/robust_mean.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
@@ -76,9 +77,11 @@ public:
     [[nodiscard]] std::size_t rows_ahead(std::span<const double> probabilities,
                                          BatchSize size) const;
 
-    /// Rows of prompts that a batch may have beside those of `size` if it may take `times` as long;
-    /// 0: nothing is known of such batches.
-    [[nodiscard]] std::uint32_t rows_beside(BatchSize size, double times) const;
+    /// Rows of prompts, behind `context` tokens of theirs, that a batch may have beside those of
+    /// `size` if it may take `times` as long; 0: nothing is known of such batches.
+    [[nodiscard]] std::uint32_t rows_beside(BatchSize size,
+                                            std::uint64_t context,
+                                            double times) const;
 
     // What happens.
     /// A part of a verify batch goes out. `running`: requests that are decoded; `alone`: no other
@@ -90,6 +93,7 @@ public:
     };
     void formed(std::span<const Part> parts,
                 const BatchSize& size,
+                const PromptRows& prompts,
                 std::size_t running,
                 bool alone,
                 Micros now);
@@ -116,6 +120,7 @@ private:
     struct Pending {
         GuardTurns::Tag tag;
         BatchSize size;
+        PromptRows prompts;
         int candidates = 0;
         bool alone = false;
         Micros formed{0};
@@ -137,11 +142,13 @@ private:
     AccountOptions options_;
     GuardTurns turns_;
     HitRates rates_;
-    BatchCosts costs_;         // while speculating
-    RobustMean plain_batch_;   // all segments, a batch of roots alone in plain turns
-    RobustMean loaded_batch_;  // the same in other turns
-    RobustMean hops_;          // of a batch: its time until the verdict beside its jobs
-    RobustMean rows_;          // of a batch
+    BatchCosts costs_;  // while speculating
+    PromptCosts prompt_costs_;
+    Micros prompts_learned_{-1};  // when the last batch was formed that taught them
+    RobustMean plain_batch_;      // all segments, a batch of roots alone in plain turns
+    RobustMean loaded_batch_;     // the same in other turns
+    RobustMean hops_;             // of a batch: its time until the verdict beside its jobs
+    RobustMean rows_;             // of a batch
     std::map<std::pair<RequestId, BatchId>, Pending> pending_;
     std::array<GroupState, 2> groups_{};
     mutable std::mt19937_64 random_;  // of tests

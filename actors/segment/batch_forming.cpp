@@ -187,7 +187,7 @@ void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Mi
     }
     if (probabilities.empty()) return;
     std::sort(probabilities.begin(), probabilities.end(), std::greater<>{});
-    const std::uint32_t rows = verify_room(claims_of(candidates), row_limits(size));
+    const std::uint32_t rows = verify_room(claims_of(candidates), row_limits(size, 0));
     const std::size_t room = rows - std::min(rows, size.requests);
     if (probabilities.size() > room) probabilities.resize(room);
     const std::size_t taken = account_->rows_of_round(probabilities, size, waited);
@@ -215,30 +215,36 @@ std::vector<RowClaim> BatchScheduler::claims_of(
 }
 
 /// Prompts may make a batch as long again as its verify rows do; kPromptDelay.
-RowLimits BatchScheduler::row_limits(const BatchSize& verified) const {
+RowLimits BatchScheduler::row_limits(const BatchSize& verified,
+                                     std::uint64_t prompt_context) const {
     const std::uint32_t rows = options_.batch_rows();
     RowLimits limits{.batch = rows, .verify_max = kVerifyRowsMax};
     limits.prompts_least = std::max(
         1U,
         static_cast<std::uint32_t>(std::lround(options_.prompt_share * static_cast<float>(rows))));
     if (account_ == nullptr) return limits;
-    limits.beside = [this, verified](std::uint32_t verify_rows) {
+    limits.beside = [this, verified, prompt_context](std::uint32_t verify_rows) {
         BatchSize size = verified;
         size.rows = verify_rows;
-        return account_->rows_beside(size, kPromptDelay);
+        return account_->rows_beside(size, prompt_context, kPromptDelay);
     };
     return limits;
 }
 
 void BatchScheduler::share_rows(std::vector<SchedulableRequest>& candidates) const {
     BatchSize verified;
+    std::uint64_t prompt_context = 0;
     for (const SchedulableRequest& each : candidates) {
-        if (each.prefills()) continue;
+        if (each.prefills()) {
+            const std::uint64_t before = each.entry->state->slots().size();
+            prompt_context = std::max(prompt_context, before);
+            continue;
+        }
         ++verified.requests;
         verified.context += each.entry->state->text().size();
     }
     std::vector<RowClaim> claims = claims_of(candidates);
-    paceline::share_rows(claims, row_limits(verified));
+    paceline::share_rows(claims, row_limits(verified, prompt_context));
     for (std::size_t i = 0; i < claims.size(); ++i) candidates[i].granted = claims[i].granted;
 }
 
@@ -286,10 +292,11 @@ std::size_t BatchScheduler::on_their_way() const {
 void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
     std::vector<SpeculationAccount::Part> parts;
     BatchSize size;
-    bool prefills = false;
+    PromptRows prompts;
     for (const msg::BatchPart& part : batch.parts) {
         if (part.kind == msg::BatchKind::Prefill) {
-            prefills = true;
+            prompts.rows += part.rows;
+            prompts.context = std::max(prompts.context, static_cast<std::uint64_t>(part.base));
             continue;
         }
         parts.push_back({.request = part.request,
@@ -299,13 +306,13 @@ void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
         size.rows += part.rows;
         size.context += static_cast<std::uint64_t>(part.base);
     }
-    if (prefills) account_->disturbed();
+    if (prompts.rows > 0) account_->disturbed();
     if (parts.empty()) return;
     const auto running = static_cast<std::size_t>(
         std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {
             return !entry.second.state->over() && entry.second.state->prefilled();
         }));
-    account_->formed(parts, size, std::max(running, parts.size()), alone, now);
+    account_->formed(parts, size, prompts, std::max(running, parts.size()), alone, now);
 }
 
 void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now) {

@@ -296,7 +296,8 @@ private:
     void choose_rows(std::vector<SchedulableRequest>& candidates, Micros now) const;
     [[nodiscard]] std::vector<RowClaim> claims_of(
         std::span<const SchedulableRequest> candidates) const;
-    [[nodiscard]] RowLimits row_limits(const BatchSize& verified) const;
+    [[nodiscard]] RowLimits row_limits(const BatchSize& verified,
+                                       std::uint64_t prompt_context) const;
     void share_rows(std::vector<SchedulableRequest>& candidates) const;
     [[nodiscard]] std::size_t on_their_way() const;
     void charge(const msg::Batch& batch, bool alone, Micros now);

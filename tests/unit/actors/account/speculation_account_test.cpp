@@ -45,7 +45,7 @@ struct Pipeline {
         const BatchId batch = next;
         next = BatchId{next.value + 1};
         account.formed(std::vector{SpeculationAccount::Part{kOne, batch, taken}},
-                       {.rows = rows, .requests = 1, .context = 100}, 1, true, now);
+                       {.rows = rows, .requests = 1, .context = 100}, {}, 1, true, now);
         if (const auto told = account.take_price(Group::Drafts)) price = told;
         const std::uint32_t cost = static_cast<std::uint32_t>(slower) * (1000 + 60 * (rows - 1));
         now += Micros{cost + 20} + std::exchange(pause, Micros{0});
@@ -198,4 +198,32 @@ TEST_CASE("verdicts of another request, of an older one and of no batch at all c
                               Micros{1});
     pipeline.account.verified(kOne, BatchId{0}, 5, {.sum_us = 9, .longest_us = 9}, Micros{1});
     CHECK(pipeline.account.turns().gain() == gain);
+}
+
+TEST_CASE(
+    "as many rows of a prompt join as the batch's time allows, by what they were measured to "
+    "cost") {
+    SpeculationAccount account{{.controller = Controller::On}};
+    const BatchSize size{.rows = 8, .requests = 8, .context = 800};
+    Micros now{1};
+    BatchId batch{1};
+    const auto round = [&](const PromptRows& prompts, Micros took, bool known) {
+        account.formed(std::vector{SpeculationAccount::Part{RequestId{1}, batch, 0}}, size, prompts,
+                       8, true, now);
+        now += took;
+        const auto us = static_cast<std::uint32_t>(took.count());
+        account.verified(RequestId{1}, batch, 1,
+                         known ? msg::BatchCost{.sum_us = us, .longest_us = us} : msg::BatchCost{},
+                         now);
+        now += Micros{1};
+        batch = BatchId{batch.value + 1};
+    };
+    CHECK(account.rows_beside(size, 0, 2.0) == 0);
+    for (int i = 0; i < 20; ++i) round({}, Micros{10'000}, true);
+    // Of a batch with a prompt the jobs' own time is not known, its way is.
+    round({.rows = 20, .context = 0}, Micros{20'000}, false);
+    round({.rows = 10, .context = 3000}, Micros{30'000}, false);
+    CHECK(account.rows_beside(size, 0, 2.0) == 20);
+    CHECK(account.rows_beside(size, 0, 3.0) == 40);
+    CHECK(account.rows_beside(size, 3000, 2.0) == 5);
 }
