@@ -2,12 +2,15 @@
 """How long an answer stands still when a stage is killed: from SIGKILL to the next text.
 
     bench/recovery.py [--kills 20] [--per-answer 1] [--config FILE] [--stages front,back]
+                      [--words 0] [--retain-mb 0]
 
 Every answer is endless until its kills are done, half a second to three seconds apart (seeded); the
 stages are killed alternately. "back" is when the conductor says that the stage is at work again
 (started, weights packed, channels made); then what was committed goes through the layers once
-more, so the time to the next text grows with the text: --per-answer 10 shows how. The ids of each
-answer are compared with those of one process.
+more, so the time to the next text grows with the text: --per-answer 10 shows how, and --words N
+makes the prompt so much longer. --retain-mb N is the key of the first stage: what it has passed on
+need not run there again when another stage is lost. The ids of each answer are compared with those
+of one process.
 """
 
 import argparse
@@ -26,7 +29,7 @@ import time
 
 from against_llama_cpp import CACHE, ROOT
 
-PROMPT = ["-p", "Write a long story about a lighthouse keeper and the sea.", "--logit-bias", "2=-inf"]
+QUESTION = "Write a long story about a lighthouse keeper and the sea."
 # Instead of the file's own table.
 SUPERVISION = "\n[supervision]\nrestarts_max = 1000\nrestart_period_s = 0.5\nbackoff_ms = [0]\n"
 
@@ -115,17 +118,25 @@ def main():
     parser.add_argument("--stages", default="front,back", help="the ones that are killed alternately")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--per-answer", type=int, default=1)
+    parser.add_argument("--words", type=int, default=0, help="that the prompt has besides")
+    parser.add_argument("--retain-mb", type=int, default=0, help="of the first stage")
     options = parser.parse_args()
     stages = options.stages.split(",")
     pauses = random.Random(1)
+
+    notes = " ".join(f"On day {day} the lamp burned {day * 7 % 13} hours." for day in range(1, options.words // 8 + 1))
+    prompt = f"{notes} {QUESTION}".strip()
 
     times, tokens, same = [], 0, True
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "config.toml"
         shape = pathlib.Path(options.config).read_text().split("[supervision]")[0]
+        if options.retain_mb:
+            shape = shape.replace("[[stage]]", f"[[stage]]\nretain_mb = {options.retain_mb}", 1)
         config.write_text(shape + SUPERVISION)
         ids = pathlib.Path(folder) / "ids.json"
-        command = [options.paceline, "run", "-v", "-m", options.model, *PROMPT, "--ids", str(ids)]
+        command = [options.paceline, "run", "-v", "-m", options.model, "-p", prompt, "--logit-bias", "2=-inf",
+                   "--ids", str(ids)]
         while len(times) < options.kills:
             some, length, equal = one_answer(command, config, ids, stages, options.per_answer, pauses)
             times, tokens, same = times + some, tokens + length, same and equal
