@@ -43,6 +43,15 @@ class KvMemory(CliTest):
         self.assertTrue(result["equal"])
         self.assertEqual(result["kills"], 3)
 
+    def test_segments_that_retain_hidden_states_change_no_text_when_those_behind_them_are_killed(self):
+        config = self.folder / "retain.toml"
+        config.write_text("".join(f'[[stage]]\nname = "{name}"\nrole = "segment"\nlayers = "auto"\n{key}\n'
+                                  for name, key in (("front", "retain_mb = 1"), ("back", "")))
+                          + "[supervision]\nrestarts_max = 20\nbackoff_ms = [0]\n")
+        result = self.check(2, "--config", str(config), "--kills", "4")
+        self.assertTrue(result["equal"])
+        self.assertEqual(result["kills"], 4)
+
     def test_memory_that_is_none_or_too_little_is_refused_with_both_numbers(self):
         for value, message in (("much", "--kv-memory: must be a number of bytes such as 300M or 2G, not 'much'"),
                                ("0", "not '0'"),

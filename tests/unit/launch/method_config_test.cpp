@@ -144,6 +144,21 @@ TEST_CASE("the words for roles mean a segment with an exit and the last segment"
                    "an exit at the end of the last segment"));
 }
 
+TEST_CASE("only a segment with another one behind it retains what it passes on") {
+    const std::string keeps = "retain_mb = 64\n";
+    const PipelineConfig config = config_of(stage("segment", keeps) + stage("final-verify"));
+    const Placement placed = place(config, 30, {0, 1}).value();
+    CHECK(placed.stage(StageId{1}).retain_mb == 64);
+    CHECK(contains(error_of(stage("segment") + stage("final-verify", keeps)),
+                   "retain_mb = 64: it has no segment behind it"));
+    CHECK(contains(error_of(stage("draft", keeps)), "belongs to segments"));
+    // Of many by one line all but the last one do.
+    const Placement many =
+        place(config_of(stage("segment", keeps + "segments = 3\n")), 30, {0, 1}).value();
+    CHECK(many.stage(StageId{2}).retain_mb == 64);
+    CHECK(many.stage(StageId{3}).retain_mb == 0);
+}
+
 TEST_CASE("one line makes many segments, in one process or each in its own") {
     const int most = static_cast<int>(kSegmentsMax);
     for (int count = 1; count <= std::min(most, 30); ++count) {
