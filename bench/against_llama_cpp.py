@@ -25,9 +25,9 @@ import subprocess
 import sys
 import time
 
+from cache_folder import DEMO_MODEL, LLAMA_CPP
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 
 
 def busy_ticks():
@@ -146,8 +146,8 @@ def spread(values, digits):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--llama", default=CACHE / "llama.cpp-0.3.36", help="folder of bench/build_llama_cpp")
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--llama", default=LLAMA_CPP, help="folder of bench/build_llama_cpp")
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--sections", default="decode,prefill,batch,depth,avx2")

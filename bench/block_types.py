@@ -26,7 +26,8 @@ import sys
 import tempfile
 import time
 
-from against_llama_cpp import CACHE, ROOT, Foreign, cores, output_of, spread
+from against_llama_cpp import ROOT, Foreign, cores, output_of, spread
+from cache_folder import LLAMA_CPP
 
 sys.path.insert(0, str(ROOT / "bench" / "cuda"))
 from peer_report import read_shape  # noqa: E402: found through the line above
@@ -118,7 +119,7 @@ def quantised(options, source, kind):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--llama", default=CACHE / "llama.cpp-0.3.36", type=pathlib.Path)
+    parser.add_argument("--llama", default=LLAMA_CPP, type=pathlib.Path)
     parser.add_argument("--shape", type=pathlib.Path, default=ROOT / "configs/shapes/llama-1b.toml")
     parser.add_argument("--types", default=TYPES)
     parser.add_argument("--rounds", type=int, default=3)

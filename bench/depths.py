@@ -20,6 +20,7 @@ import tempfile
 
 import parts
 import prompt_sets
+from cache_folder import DEMO_MODEL
 
 SHAPE = f"chain of {parts.GAMMA}"
 
@@ -33,7 +34,7 @@ def options_of():
                         help="a draft's part file; repeatable")
     parser.add_argument("--paceline", default=parts.ROOT / "build/release/paceline",
                         type=pathlib.Path)
-    parser.add_argument("--model", default=str(parts.CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("-n", type=int, default=96, help="most tokens of an answer")
     options = parser.parse_args()
     options.check = False

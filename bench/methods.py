@@ -28,7 +28,6 @@ columns the prompts that loop are always in.
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import statistics
@@ -37,11 +36,10 @@ import sys
 import tempfile
 
 import prompt_sets
+from cache_folder import DEMO_MODEL, LLAMA_CPP
 from llama_speculation import KINDS, Llama
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 # Not a pipeline, or what other rows are measured against.
 OMITTED = {"plain"}
 # Whose draft can be made useless: a sequential one, one on a core of its own.
@@ -182,9 +180,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--llama", default=CACHE / "llama.cpp-0.3.36",
+    parser.add_argument("--llama", default=LLAMA_CPP,
                         help="folder of bench/build_llama_cpp; without it those columns are empty")
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--methods", help="comma-separated (default: all that run --list-methods)")
     parser.add_argument("--parts", default="with", help="with, none, or with,none")
     parser.add_argument("--rejected", action="store_true",

@@ -15,8 +15,9 @@ import statistics
 import subprocess
 import sys
 
+from cache_folder import DEMO_MODEL
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
 METHODS = ["plain", "prompt-lookup+draft", "speculative", "autoregressive-segments", "adadecode", "four-stages"]
 LOOP = [sys.executable, "-c", "while True: pass"]
 
@@ -55,7 +56,7 @@ def main():
     parser.add_argument("methods", nargs="*", default=METHODS, metavar="METHOD")
     parser.add_argument("--paceline", default=str(ROOT / "build/release/paceline"))
     parser.add_argument("--other", help="a second program, for instance an earlier build")
-    parser.add_argument("--model", default=DEMO)
+    parser.add_argument("--model", default=DEMO_MODEL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--together", action="store_true", help="two of the same command at once")
     parser.add_argument("-n", type=int, default=64)

@@ -32,9 +32,9 @@ import sys
 import tempfile
 
 import prompt_sets
+from cache_folder import DEMO_MODEL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
 LOOP = [sys.executable, "-c", "while True: pass"]
 COLUMNS = ["set", "dtype", "temp", "requests", "method", "against", "pairs", "median", "low", "high", "decoded_by"]
 
@@ -146,7 +146,7 @@ def main():
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
     parser.add_argument("--before", help="another build: the same methods there are what is compared with")
-    parser.add_argument("--model", default=DEMO)
+    parser.add_argument("--model", default=DEMO_MODEL)
     parser.add_argument("--methods", default="plain,auto")
     parser.add_argument("--against", choices=["plain", "own"], default="plain")
     parser.add_argument("--dtypes", default="q4,bf16")

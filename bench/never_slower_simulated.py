@@ -23,9 +23,9 @@ import subprocess
 
 import prompt_sets
 import sweep_configs
+from cache_folder import DEMO_MODEL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
 METHODS = ["prompt-lookup", "speculative", "speculative-adaptive", "speculative-tree", "prompt-lookup+draft",
            "fold-sequential", "pearl", "fold", "hybrid", "four-stages", "adadecode", "adadecode-parallel", "heads"]
 ASLEEP = ["--set", "schedule.controller=plain"]
@@ -73,7 +73,7 @@ def main():
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
     parser.add_argument("--before", help="another build of the program, measured in the same cells")
-    parser.add_argument("--model", default=DEMO)
+    parser.add_argument("--model", default=DEMO_MODEL)
     parser.add_argument("--costs", required=True)
     parser.add_argument("--hop-us", type=float, default=20)
     parser.add_argument("--methods", default=",".join(METHODS))

@@ -19,7 +19,6 @@ share of the time in which draft and target both computed, from the trace of eac
 
 import argparse
 import json
-import os
 import pathlib
 import re
 import statistics
@@ -29,10 +28,9 @@ import tempfile
 
 import prompt_sets
 import sweep_configs
+from cache_folder import DEMO_MODEL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 
 
 def paceline(options, *words):
@@ -60,7 +58,7 @@ def options_of():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--methods", default="speculative,pearl,fold")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-n", type=int, default=128)

@@ -18,7 +18,8 @@ import statistics
 import sys
 import tempfile
 
-from against_llama_cpp import CACHE, ROOT, output_of, spread
+from cache_folder import DEMO_MODEL
+from against_llama_cpp import ROOT, output_of, spread
 
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
 
@@ -100,7 +101,7 @@ def load(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sections", default="batches,processes,sampling,load")
     options = parser.parse_args()

@@ -38,7 +38,8 @@ import sys
 import tempfile
 
 import prompt_sets
-from methods import CACHE, ROOT
+from cache_folder import DEMO_MODEL, TRAINING_VENV
+from methods import ROOT
 
 FILES = {"small": "draft-small", "deep": "draft-deep", "heads": "heads", "adapter": "adapter"}
 EXITS = ("exit", "ahead", "adapter")  # keys of a part's metadata, with a number after a point
@@ -54,7 +55,6 @@ SHAPES = {
         *FULL, "draft.own_alternatives=3", "draft.branch_budget=24",
         f"schedule.rows_max={TREE_ROWS}"]),
 }
-VENV = pathlib.Path(os.environ.get("PACELINE_TRAINING_VENV") or CACHE / "training-venv")
 
 
 def call(command):
@@ -260,7 +260,7 @@ def run_all(cases):
 
 def exit_figures(options, cases):
     """For each case {exit: its figures}; None without the environment."""
-    python = VENV / "bin" / "python"
+    python = TRAINING_VENV / "bin" / "python"
     if not options.exits or not python.exists():
         return None
     return json.loads(call([python, ROOT / "bench" / "parts_exits.py", options.model, options.parts,
@@ -273,7 +273,7 @@ def read_options():
     prompt_sets.add_options(parser)
     parser.set_defaults(own=False)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--parts", type=pathlib.Path,
                         help="their folder (default: the one that the program finds)")
     parser.add_argument("-n", type=int, default=128, help="most tokens of an answer")
@@ -316,7 +316,7 @@ def main():
     if exits:
         print(f"\n{exits_table(cases, exits)}")
     elif options.exits:
-        print(f"\nno figures of exits: there is no environment at {VENV}; model/training/setup "
+        print(f"\nno figures of exits: there is no environment at {TRAINING_VENV}; model/training/setup "
               "makes it")
     if options.json:
         options.json.write_text(json.dumps([

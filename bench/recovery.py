@@ -27,7 +27,8 @@ import sys
 import tempfile
 import time
 
-from against_llama_cpp import CACHE, ROOT
+from against_llama_cpp import ROOT
+from cache_folder import DEMO_MODEL
 
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
 # Instead of the file's own table.
@@ -113,7 +114,7 @@ def one_answer(command, config, ids, stages, kills, pauses):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=str(ROOT / "build" / "release" / "paceline"))
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--config", default=str(ROOT / "configs" / "cpu-two-segments.toml"))
     parser.add_argument("--stages", default="front,back", help="the ones that are killed alternately")
     parser.add_argument("--kills", type=int, default=20)

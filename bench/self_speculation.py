@@ -37,7 +37,8 @@ import tempfile
 
 import prompt_sets
 import self_speculation_cases as cases
-from methods import CACHE, ROOT, spread
+from cache_folder import DEMO_MODEL
+from methods import ROOT, spread
 
 COUNT_COLUMNS = ["section", "varied", "method", "settings", "M", "alpha", "drafted_per_round",
                  "layer_rows_per_token", "optimise_rows_share", "equal"]
@@ -296,7 +297,7 @@ def options_of():
     parser.add_argument("what", choices=("counts", "times", "auto-off", "sets"))
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--lora", help="low-rank updates of the target (safetensors)")
     parser.add_argument("--costs", help="counts, auto-off: a cost table of the model (paceline simulate --measure-costs)")
     parser.add_argument("--out", type=pathlib.Path, help="the table (TSV)")

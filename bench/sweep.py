@@ -36,7 +36,6 @@ decoding.
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -44,10 +43,9 @@ import tempfile
 
 import prompt_sets
 import sweep_configs
+from cache_folder import DEMO_MODEL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 
 # Row: method, target devices (0: as its configuration says), batches in flight.
 DRAFTED = {
@@ -290,7 +288,7 @@ def parsed():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
-    parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--parts", help="folder of trained parts (default: as paceline run)")
     parser.add_argument("--drafts", default="lookup,small,deep")
     parser.add_argument("--draft", default="small", help="of the sections that sweep other things")

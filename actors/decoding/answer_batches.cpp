@@ -93,10 +93,11 @@ Status AnswerBatches::seat_next(std::span<const AnswerTask>& waiting) {
         answer.hidden.resize(params_.hidden.size());
         SamplingParams sampling = params_.request.sampling;
         sampling.seed += static_cast<std::uint64_t>(task.index);
-        running_.push_back(std::make_unique<Seat>(Seat{.answer = std::move(answer),
-                                                       .slots = std::move(slots).value(),
-                                                       .sampling = std::move(sampling),
-                                                       .rule = rule_of(task, params_)}));
+        running_.push_back(
+            std::make_unique<RunningAnswer>(RunningAnswer{.answer = std::move(answer),
+                                                          .slots = std::move(slots).value(),
+                                                          .sampling = std::move(sampling),
+                                                          .rule = rule_of(task, params_)}));
         waiting = waiting.subspan(1);
     }
     return {};
@@ -106,35 +107,36 @@ void AnswerBatches::plan_batch() {
     rows_.clear();
     batch_.clear();
     ends_.clear();
-    for (const auto& seat : running_) {
-        if (seat->unfed() == 1) add_rows(*seat, 1);
+    for (const auto& running : running_) {
+        if (running->unfed() == 1) add_rows(*running, 1);
     }
     // The one that joined first answers first, and makes the next batches fuller.
-    for (const auto& seat : running_) {
+    for (const auto& running : running_) {
         const auto room =
             static_cast<Position>(params_.batch_rows) - static_cast<Position>(rows_.size());
-        add_rows(*seat, std::min(room, seat->unfed()));
+        add_rows(*running, std::min(room, running->unfed()));
     }
 }
 
-void AnswerBatches::add_rows(Seat& seat, Position count) {
+void AnswerBatches::add_rows(RunningAnswer& running, Position count) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     for (Position i = 0; i < count; ++i) {
-        const Position position = seat.fed++;
-        Result<KvSlot> slot = seat.slots.allocate(position);
+        const Position position = running.fed++;
+        Result<KvSlot> slot = running.slots.allocate(position);
         PACE_CHECK(slot.ok(), "a request has reserved its slots");
-        seat.slots.commit(slot.value());
+        running.slots.commit(slot.value());
         Row row;
-        row.token = seat.answer.tokens[static_cast<std::size_t>(position)];
+        row.token = running.answer.tokens[static_cast<std::size_t>(position)];
         row.position = position;
         row.slot = slot.value();
-        row.prefix_slots = seat.slots.committed().data();  // reserved: it stays where it is
+        row.prefix_slots = running.slots.committed().data();  // reserved: it stays where it is
         row.prefix_count = position + 1;
         rows_.push_back(row);
-        batch_.push_back({&seat, position});
+        batch_.push_back({&running, position});
     }
-    for (auto& hidden : seat.answer.hidden) hidden.resize(static_cast<std::size_t>(seat.fed) * dim);
-    if (count > 0 && seat.unfed() == 0) ends_.push_back(rows_.size() - 1);
+    for (auto& hidden : running.answer.hidden)
+        hidden.resize(static_cast<std::size_t>(running.fed) * dim);
+    if (count > 0 && running.unfed() == 0) ends_.push_back(rows_.size() - 1);
 }
 
 RunOutcome AnswerBatches::run_layers(const CancelToken& cancel) {
@@ -160,7 +162,7 @@ RunOutcome AnswerBatches::run_layers(const CancelToken& cancel) {
 void AnswerBatches::keep_residuals(std::size_t layer_index) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     for (std::size_t row = 0; row < batch_.size(); ++row) {
-        std::vector<std::uint16_t>& kept = batch_[row].seat->answer.hidden[layer_index];
+        std::vector<std::uint16_t>& kept = batch_[row].running->answer.hidden[layer_index];
         const auto at = static_cast<std::size_t>(batch_[row].position) * dim;
         for (std::size_t i = 0; i < dim; ++i) kept[at + i] = saturated_half(hidden_[row * dim + i]);
     }
@@ -175,55 +177,55 @@ Status AnswerBatches::draw() {
     backend_->head(HeadId::Final, std::span{end_hidden_}.first(ends_.size() * dim),
                    static_cast<int>(ends_.size()), std::span{logits_}.first(ends_.size() * vocab));
     for (std::size_t i = 0; i < ends_.size(); ++i) {
-        Seat& seat = *batch_[ends_[i]].seat;
+        RunningAnswer& running = *batch_[ends_[i]].running;
         const std::optional<TokenId> token =
-            draw_for(seat, std::span{logits_}.subspan(i * vocab, vocab));
+            draw_for(running, std::span{logits_}.subspan(i * vocab, vocab));
         if (!token) {
             return Error{Errc::BadFile,
                          fmt::format("no token can be drawn for prompt {}: no logit is a finite "
                                      "number; the model's weights may be damaged",
-                                     seat.answer.task.prompt)};
+                                     running.answer.task.prompt)};
         }
-        const auto position = static_cast<Position>(seat.answer.tokens.size());
-        seat.answer.tokens.push_back(*token);
-        seat.answer.finish = seat.rule.after(*token, position);
+        const auto position = static_cast<Position>(running.answer.tokens.size());
+        running.answer.tokens.push_back(*token);
+        running.answer.finish = running.rule.after(*token, position);
     }
     return {};
 }
 
-std::optional<TokenId> AnswerBatches::draw_for(Seat& seat, std::span<float> logits) {
-    const std::vector<TokenId>& text = seat.answer.tokens;
+std::optional<TokenId> AnswerBatches::draw_for(RunningAnswer& running, std::span<float> logits) {
+    const std::vector<TokenId>& text = running.answer.tokens;
     const auto position = static_cast<Position>(text.size());
     if (params_.top > 0) {
         // Before sample(), which changes the logits of tokens that have a penalty.
         const std::vector<Candidate> best =
             candidates(logits, position, {}, SamplingParams{}, params_.top, scratch_);
-        keep_candidates(seat, best);
+        keep_candidates(running, best);
         if (winner_is_drawn_) {
             if (best.empty()) return {};
             return best.front().token;
         }
     }
-    return sample(logits, position, {.committed = text, .path = {}}, seat.sampling, scratch_);
+    return sample(logits, position, {.committed = text, .path = {}}, running.sampling, scratch_);
 }
 
-void AnswerBatches::keep_candidates(Seat& seat, std::span<const Candidate> best) {
+void AnswerBatches::keep_candidates(RunningAnswer& running, std::span<const Candidate> best) {
     const auto top = static_cast<std::size_t>(params_.top);
-    const std::size_t begin = (seat.answer.tokens.size() - 1) * top;
-    seat.answer.top_ids.resize(begin + top, -1);
-    seat.answer.top_logprob.resize(begin + top, 0);
+    const std::size_t begin = (running.answer.tokens.size() - 1) * top;
+    running.answer.top_ids.resize(begin + top, -1);
+    running.answer.top_logprob.resize(begin + top, 0);
     for (std::size_t i = 0; i < best.size(); ++i) {
-        seat.answer.top_ids[begin + i] = best[i].token;
-        seat.answer.top_logprob[begin + i] = saturated_half(best[i].log_prob);
+        running.answer.top_ids[begin + i] = best[i].token;
+        running.answer.top_logprob[begin + i] = saturated_half(best[i].log_prob);
     }
 }
 
 Status AnswerBatches::clear_seats(const Done& done) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
     const auto top = static_cast<std::size_t>(params_.top);
-    for (const auto& seat : running_) {
-        if (!seat->over()) continue;
-        TrainingSample& answer = seat->answer;
+    for (const auto& running : running_) {
+        if (!running->over()) continue;
+        TrainingSample& answer = running->answer;
         answer.top_ids.resize(answer.tokens.size() * top, -1);
         answer.top_logprob.resize(answer.tokens.size() * top, 0);
         for (auto& hidden : answer.hidden) {
@@ -232,7 +234,7 @@ Status AnswerBatches::clear_seats(const Done& done) {
         }
         if (Status s = done(std::move(answer)); !s) return s;
     }
-    std::erase_if(running_, [](const auto& seat) { return seat->over(); });
+    std::erase_if(running_, [](const auto& running) { return running->over(); });
     return {};
 }
 

@@ -2,7 +2,7 @@
 //
 // As many requests as there are max_running run at a time, each with KV pages of its own. A batch
 // is the newest row of every request that is answering, and, as far as rows are left, rows of
-// prompts of those that are joining. Where an answer ends the next prompt takes its seat
+// prompts of those that are joining. Where an answer ends the next prompt takes its place
 // (continuous batching). What is drawn depends on prompt, parameters and the answer's own seed
 // alone: rows do not see their neighbours, so the tokens are those of PlainDecoder.
 //
@@ -82,7 +82,7 @@ public:
                              const CancelToken& cancel);
 
 private:
-    struct Seat {
+    struct RunningAnswer {
         TrainingSample answer;
         RequestSlots slots;
         SamplingParams sampling;
@@ -95,25 +95,25 @@ private:
         }
     };
     struct BatchRow {
-        Seat* seat;
+        RunningAnswer* running;
         Position position;
     };
 
     [[nodiscard]] Status seat_next(std::span<const AnswerTask>& waiting);
     void plan_batch();
-    void add_rows(Seat& seat, Position count);
+    void add_rows(RunningAnswer& running, Position count);
     [[nodiscard]] RunOutcome run_layers(const CancelToken& cancel);
     void keep_residuals(std::size_t layer_index);
     [[nodiscard]] Status draw();
-    [[nodiscard]] std::optional<TokenId> draw_for(Seat& seat, std::span<float> logits);
-    void keep_candidates(Seat& seat, std::span<const Candidate> best);
+    [[nodiscard]] std::optional<TokenId> draw_for(RunningAnswer& running, std::span<float> logits);
+    void keep_candidates(RunningAnswer& running, std::span<const Candidate> best);
     [[nodiscard]] Status clear_seats(const Done& done);
 
     Backend* backend_;
     BatchParams params_;
     bool winner_is_drawn_;  // greedy without penalties: the likeliest token is the one drawn
     KvPages pages_;         // before the max_running, which give theirs back
-    std::vector<std::unique_ptr<Seat>> running_;  // in the order in which they joined
+    std::vector<std::unique_ptr<RunningAnswer>> running_;  // in the order in which they joined
     std::vector<Row> rows_;
     std::vector<BatchRow> batch_;    // what each row is
     std::vector<std::size_t> ends_;  // rows that are the newest of their text

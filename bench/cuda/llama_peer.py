@@ -27,13 +27,13 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+from cache_folder import LLAMA_CPP  # noqa: E402: by the line above
 from peer_report import (Report, add_card_options, card, microseconds, read_shape,  # noqa: E402: by the line above
                          share_of)
 from synthetic_gguf import write_gguf  # noqa: E402: likewise
 
-XDG_CACHE = Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else Path.home() / ".cache") / "paceline" / "llama.cpp-0.3.36"
 NEEDED = ("llama-bench", "llama-batched-bench")
 STEPS = 32  # of a batch; their mean is one figure
 UBATCHES = (512, 2048)  # rows of a batch of the prompt
@@ -157,7 +157,7 @@ def numbers(text: str) -> list[int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", type=Path, required=True)
-    parser.add_argument("--llama", type=Path, default=CACHE, help="folder of bench/build_llama_cpp --cuda")
+    parser.add_argument("--llama", type=Path, default=LLAMA_CPP, help="folder of bench/build_llama_cpp --cuda")
     parser.add_argument("--gguf", type=Path, help="this file instead of synthetic weights")
     parser.add_argument("--work", type=Path, help="where a synthetic file lies for the time being")
     parser.add_argument("--rows", type=numbers, default=[1, 8, 16])

@@ -14,9 +14,9 @@ import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-XDG_CACHE = Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else Path.home() / ".cache") / "paceline"
-VENV = os.environ.get("PACELINE_TRAINING_VENV") or CACHE / "training-venv"
+sys.path.insert(0, str(HERE.parent))
+from cache_folder import TRAINING_VENV  # noqa: E402: by the line above
+
 SKIPPED = 77
 HAS_BOTH = """
 import sys
@@ -26,9 +26,9 @@ sys.exit(not (find_spec("torch") and find_spec("transformers")))
 
 
 def python_with_torch() -> str:
-    if VENV == "none":
+    if os.environ.get("PACELINE_TRAINING_VENV") == "none":
         return ""
-    for python in (sys.executable, str(Path(VENV) / "bin" / "python")):
+    for python in (sys.executable, str(TRAINING_VENV / "bin" / "python")):
         if os.access(python, os.X_OK):
             if subprocess.run([python, "-c", HAS_BOTH], check=False).returncode == 0:
                 return python

@@ -33,9 +33,9 @@ struct DoorbellHeader {
     // 1 while the consumer sleeps or is about to; the futex word. Set by the consumer, taken by
     // any producer: acq_rel exchanges at both ends.
     alignas(kLineBytes) std::atomic<std::uint32_t> sleeping;
-    // Counts cold messages put into the control socket. Written by the conductor with release
+    // Counts control messages put into the control socket. Written by the conductor with release
     // after the write to the socket, read by the consumer with acquire before it handles frames:
-    // a hot message that was caused by a cold one is never handled before it.
+    // a data message that was caused by a control message is never handled before it.
     alignas(kLineBytes) std::atomic<std::uint32_t> announced;
 };
 static_assert(sizeof(DoorbellHeader) == 3 * kLineBytes);

@@ -1,4 +1,4 @@
-// The ring: one producer, one consumer, framed hot messages in shared memory (ring_layout.hpp).
+// The ring: one producer, one consumer, framed data messages in shared memory (ring_layout.hpp).
 //
 // RingProducer and RingConsumer are the two ends; each belongs to one thread of one process.
 // Neither waits: try_push returns Full, try_pop returns Empty; a process waits on its doorbell.

@@ -68,7 +68,7 @@ struct PoolHeader {
 };
 static_assert(sizeof(PoolHeader) == 2 * kLineBytes);
 
-/// The name of a tensor in a pool; travels inside a hot message. The generation makes a reference
+/// The name of a tensor in a pool; travels inside a data message. The generation makes a reference
 /// to a slot that was released and reused recognisable as stale.
 struct PoolRef {
     std::uint32_t index = 0xffffffffU;

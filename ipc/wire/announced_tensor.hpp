@@ -1,4 +1,4 @@
-// Which tensor a hot message announces: the loops of both ends ask it of every frame of an edge
+// Which tensor a data message announces: the loops of both ends ask it of every frame of an edge
 // whose slots lie on a device (stage_loop.cpp), and so agree on what is sent and received, and in
 // which order.
 //

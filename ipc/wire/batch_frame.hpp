@@ -1,4 +1,4 @@
-// The frame of a hot message: the bytes that travel in a ring. Of a Batch:
+// The frame of a data message: the bytes that travel in a ring. Of a Batch:
 //
 //     BatchHeader | BatchPart x part_count | BatchRow x row_count
 //                | BatchDraw x draw_count | TokenWeight x drawn_token_count

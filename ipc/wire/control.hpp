@@ -1,4 +1,4 @@
-// Cold messages: control messages between the conductor and the stages, not used per token.
+// Control messages: between the conductor and the stages, not used per token.
 //
 //     conductor                         stage
 //        | ---- Assign ------------------> |  ids, and what to load (opaque to the runtime)

@@ -1,4 +1,4 @@
-// ControlSocket: one end of the connection on which cold messages (control.hpp) travel.
+// ControlSocket: one end of the connection on which control messages (control.hpp) travel.
 //
 // A socketpair that the child inherits: it has no path, so there is no peer to authenticate and
 // nothing to clean up, and its end of file shows that the peer has ended.

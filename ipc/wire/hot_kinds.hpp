@@ -1,4 +1,4 @@
-// The rules of the hot messages: the table that every ring between stages is given.
+// The rules of the data messages: the table that every ring between stages is given.
 // Constant; any thread.
 #pragma once
 

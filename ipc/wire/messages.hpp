@@ -1,11 +1,11 @@
-// The hot messages (one or more per token), in the order in which a branch of candidates causes
+// The data messages (one or more per token), in the order in which a branch of candidates causes
 // them.
 //
 // Plain structs of fixed layout, copied into ring frames (spsc_ring.hpp) byte for byte. Only the
 // frame of a Batch has a variable length (batch_frame.hpp). Each message names its request and
-// attempt (a Batch does so in each part); receivers drop messages of an old attempt. Cold messages
-// (configuration, prompt, hello, statistics) are in control.hpp. Receivers check counts, indices
-// and positions before use (actors/protocol/message_checks.hpp).
+// attempt (a Batch does so in each part); receivers drop messages of an old attempt. Control
+// messages (configuration, prompt, hello, statistics) are in control.hpp. Receivers check counts,
+// indices and positions before use (actors/protocol/message_checks.hpp).
 //
 //     draft --Proposal--> first segment --Batch--> exit segment --Batch--> last segment
 //       | ^                    ^ ^                   |                       |

@@ -14,6 +14,7 @@
 #include "launch/check/run.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
+#include "launch/load/prompt_sets.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/simulate/settings.hpp"
 #include "model/weights/message_text.hpp"
@@ -42,14 +43,7 @@ void add_what(Command& command, CheckOptions& options) {
         .add_option("--set", options.settings,
                     "change the configuration: SECTION.KEY=VALUE or exit-layer=N; may be repeated")
         .repeated();
-    command.add_option("--prompts", options.prompts_file,
-                       "prompts, a JSON object per line (default: the built-in sixteen)");
-    command.add_option("--first", options.prompts_max, "take only so many of the prompts; 0: all")
-        .check(whole_number(0))
-        .show_default();
-    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(explain_low(whole_number(1), kNoEndlessAnswer))
-        .show_default();
+    add_prompt_set_options(command, options.prompts_file, options.prompts_max, options.max_tokens);
     add_requests_options(command, options.at_once, options.kv_memory);
 }
 

@@ -147,14 +147,8 @@ Command add_search(Command& app, SearchOptions& options) {
         kSearchCommand, "Find the sub-layers that the model can skip when it drafts for itself");
     add_model_options(command, options.model);
     add_device_option(command, options.model);
-    command.add_option("--prompts", options.prompts_file,
-                       "prompts, a JSON object per line (default: the built-in sixteen)");
-    command.add_option("--first", options.first, "take only so many of the prompts")
-        .check(whole_number(1, 1024))
-        .show_default();
-    command.add_option("-n,--n-predict", options.measure.tokens, "tokens of each answer")
-        .check(whole_number(1, 4096))
-        .show_default();
+    add_prompt_set_options(command, options.prompts_file, options.first, options.measure.tokens,
+                           {.first_min = 1, .first_max = 1024, .tokens_max = 4096});
     command.add_option("--window", options.measure.window, "tokens drafted from one place")
         .check(whole_number(1, 32))
         .show_default();

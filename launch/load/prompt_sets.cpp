@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ipc/base/json_fault.hpp"
+#include "launch/base/option_checks.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/load/model_use.hpp"
 #include "model/tokenizer/chat_template.hpp"
@@ -177,6 +178,21 @@ Result<std::vector<Prompt>> chosen_prompts(const std::string& path, int most) {
     const auto count = static_cast<std::size_t>(most);
     if (most > 0 && prompts.value().size() > count) prompts.value().resize(count);
     return prompts;
+}
+
+void add_prompt_set_options(
+    Command& command, std::string& file, int& first, int& tokens, PromptSetRanges ranges) {
+    command.add_option("--prompts", file,
+                       "prompts, a JSON object per line (default: the built-in sixteen)");
+    command
+        .add_option("--first", first,
+                    ranges.first_min == 0 ? "take only so many of the prompts; 0: all"
+                                          : "take only so many of the prompts")
+        .check(whole_number(ranges.first_min, ranges.first_max))
+        .show_default();
+    command.add_option("-n,--n-predict", tokens, "most tokens of each answer")
+        .check(explain_low(whole_number(ranges.tokens_min, ranges.tokens_max), kNoEndlessAnswer))
+        .show_default();
 }
 
 Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Prompt>& prompts,

@@ -8,6 +8,7 @@
 // the prompt, else its line does. Plain values.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/base/command.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -40,6 +42,18 @@ struct Prompt {
 /// The prompts of `path`, or the built-in ones if it is empty; at most `most`, 0: all. Errors:
 /// those of read_prompts().
 [[nodiscard]] Result<std::vector<Prompt>> chosen_prompts(const std::string& path, int most);
+
+/// What --first and -n may be.
+struct PromptSetRanges {
+    int first_min = 0;  // 0 takes all prompts
+    int first_max = std::numeric_limits<int>::max();
+    int tokens_min = 1;
+    int tokens_max = std::numeric_limits<int>::max();
+};
+
+/// --prompts, --first and -n of a command that decodes a prompt set.
+void add_prompt_set_options(
+    Command& command, std::string& file, int& first, int& tokens, PromptSetRanges ranges = {});
 
 /// A prompt as the model reads it: through its chat template where it has one, else as it is.
 /// Errors: those of ChatTemplate::make() and ChatTemplate::render_json(); a conversation without a

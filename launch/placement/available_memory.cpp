@@ -1,17 +1,11 @@
 #include "launch/placement/available_memory.hpp"
 
 #include <charconv>
-#include <fstream>
-#include <sstream>
+
+#include "runtime/parent/own_cgroups.hpp"
 
 namespace paceline {
 namespace {
-
-std::optional<std::string> read_text(const std::string& path) {
-    std::ifstream file{path};
-    if (!file) return std::nullopt;
-    return std::string{std::istreambuf_iterator<char>{file}, {}};
-}
 
 /// The number that `text` begins with, after blanks.
 std::optional<std::uint64_t> leading_number(std::string_view text) {
@@ -49,19 +43,16 @@ void tighten(std::optional<AvailableMemory>& room, std::uint64_t bytes, const st
 /// `group` and every group above it, below `root`.
 void tighten_by_groups(std::optional<AvailableMemory>& room,
                        const std::string& root,
-                       std::string group,
+                       const std::string& group,
                        const GroupFiles& files) {
-    for (;;) {
-        const std::string folder = root + group;
-        const auto limit = read_text(folder + files.limit);
-        const auto current = read_text(folder + files.current);
-        const auto stat = read_text(folder + "/memory.stat");
-        if (limit && current) {
-            const auto left = parse_group_room(*limit, *current, stat.value_or(""), files.inactive);
-            if (left) tighten(room, *left, "the limit of cgroup " + (group.empty() ? "/" : group));
-        }
-        if (group.empty() || group == "/") return;
-        group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
+    for (const std::string& path : with_groups_above(group)) {
+        const std::string folder = root + path;
+        const auto limit = read_kernel_file(folder + files.limit);
+        const auto current = read_kernel_file(folder + files.current);
+        const auto stat = read_kernel_file(folder + "/memory.stat");
+        if (!limit || !current) continue;
+        const auto left = parse_group_room(*limit, *current, stat.value_or(""), files.inactive);
+        if (left) tighten(room, *left, "the limit of cgroup " + (path.empty() ? "/" : path));
     }
 }
 
@@ -87,22 +78,15 @@ std::optional<std::uint64_t> parse_group_room(std::string_view limit,
 
 std::optional<AvailableMemory> read_available_memory() {
     std::optional<AvailableMemory> room;
-    if (const auto meminfo = read_text("/proc/meminfo")) {
+    if (const auto meminfo = read_kernel_file("/proc/meminfo")) {
         if (const auto bytes = parse_mem_available(*meminfo)) tighten(room, *bytes, "MemAvailable");
     }
-    std::istringstream groups{read_text("/proc/self/cgroup").value_or("")};
-    // One line per hierarchy: "id:controllers:path".
-    for (std::string line; std::getline(groups, line);) {
-        const std::size_t first = line.find(':');
-        const std::size_t second = line.find(':', first + 1);
-        if (first == std::string::npos || second == std::string::npos) continue;
-        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-        const std::string group = line.substr(second + 1);
-        if (controllers == ",,") {
-            tighten_by_groups(room, "/sys/fs/cgroup", group, kV2);
-            tighten_by_groups(room, "/sys/fs/cgroup/unified", group, kV2);
-        } else if (controllers.find(",memory,") != std::string::npos) {
-            tighten_by_groups(room, "/sys/fs/cgroup/memory", group, kV1);
+    for (const OwnCgroup& group : own_cgroups()) {
+        if (group.is_version_2()) {
+            tighten_by_groups(room, "/sys/fs/cgroup", group.path, kV2);
+            tighten_by_groups(room, "/sys/fs/cgroup/unified", group.path, kV2);
+        } else if (group.has("memory")) {
+            tighten_by_groups(room, "/sys/fs/cgroup/memory", group.path, kV1);
         }
     }
     return room;

@@ -13,6 +13,7 @@
 #include "launch/config/config_text.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
+#include "launch/load/prompt_sets.hpp"
 #include "launch/placement/method_fit.hpp"
 #include "launch/plan/auto_choice.hpp"
 #include "launch/plan/method_record.hpp"
@@ -281,14 +282,8 @@ Command add_plan(Command& app, PlanOptions& options) {
     add_parts_option(command, options.model);
     command.add_option("--draft-model", options.draft_model,
                        "draft model of the methods that draft with one, a GGUF file or a folder");
-    command.add_option("--prompts", options.prompts_file,
-                       "prompts of the trials, a JSON object per line (default: built-in ones)");
-    command.add_option("--first", options.prompts, "take only so many of them")
-        .check(whole_number(1))
-        .show_default();
-    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(explain_low(whole_number(16), kNoEndlessAnswer))
-        .show_default();
+    add_prompt_set_options(command, options.prompts_file, options.prompts, options.max_tokens,
+                           {.first_min = 1, .tokens_min = 16});
     command.add_option("--trials", options.trials, "so many methods are tried; 0: predictions only")
         .check(whole_number(0, 64))
         .show_default();

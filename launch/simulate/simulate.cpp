@@ -51,17 +51,8 @@ void add_run_options(Command& command, SimulateOptions& options) {
         "model that drafts, instead of the configuration's: a GGUF file, a Hugging Face folder "
         "or OWNER/NAME");
     command.add_option("--costs", options.costs_file, "cost table that feeds the clock");
-    command.add_option("-p,--prompt", options.prompt, "the prompt");
-    command
-        .add_option("--prompts", options.prompts_file,
-                    "prompts, a JSON object per line (default: the built-in sixteen)")
-        .excludes("--prompt");
-    command.add_option("--first", options.prompts_max, "take only so many of the prompts; 0: all")
-        .check(whole_number(0))
-        .show_default();
-    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(explain_low(whole_number(1), kNoEndlessAnswer))
-        .show_default();
+    add_prompt_set_options(command, options.prompts_file, options.prompts_max, options.max_tokens);
+    command.add_option("-p,--prompt", options.prompt, "the prompt").excludes("--prompts");
     command.add_option("--requests", options.at_once, "answers decoded at the same time")
         .check(whole_number(1, kRequestsMax))
         .show_default();

@@ -74,7 +74,6 @@ public:
     }
     /// Whether a layer has gate and up as two products.
     [[nodiscard]] bool splits_gates() const { return splits_gates_; }
-    [[nodiscard]] bool has_embedding() const { return has_embedding_; }
     [[nodiscard]] const cuda::DeviceMatrix& embedding() const { return embedding_; }
     /// The target's own, if the segment has it.
     [[nodiscard]] const CudaHead& final_head() const { return final_; }

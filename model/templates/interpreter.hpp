@@ -63,7 +63,6 @@ private:
     Value look_up(const std::string& name);
 
     Value evaluate_any(const Expr& expr);
-    Value evaluate_name(const Expr& expr);
     Value evaluate_items(const Expr& expr);
     Value evaluate_dict(const Expr& expr);
     Value evaluate_slice(const Expr& expr);

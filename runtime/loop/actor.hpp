@@ -34,7 +34,7 @@ struct StageContext : Context {
     /// Rewire that made them, not of a message. 0 while there are none.
     [[nodiscard]] virtual Epoch epoch_of(StageId peer) const = 0;
 
-    /// Sends one cold message: a stage to kConductor, the conductor to any stage. If that fails
+    /// Sends one control message: a stage to kConductor, the conductor to any stage. If that fails
     /// the loop ends with the error.
     virtual void post(StageId to, const control::Message& message) = 0;
 
@@ -85,12 +85,12 @@ public:
     /// Once, before any message. The context outlives the actor's last call.
     virtual void on_start(StageContext& context) = 0;
 
-    /// One hot message (ipc/wire/messages.hpp). The loop has checked that the kind exists and that
+    /// One data message (ipc/wire/messages.hpp). The loop has checked that the kind exists and that
     /// the length is the kind's; the actor must check the fields.
     /// The bytes live until the handler returns and are aligned for every message.
     virtual void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) = 0;
 
-    /// One cold message of the conductor to a stage: Begin. Hot messages that other stages send
+    /// One control message of the conductor to a stage: Begin. Data messages that other stages send
     /// because of it come after it, unless this stage has too many unread messages
     /// (control_outbox.hpp) or is a draft.
     virtual void on_control([[maybe_unused]] StageId from,

@@ -32,9 +32,9 @@ struct Context {
     virtual ~Context() = default;
 
     [[nodiscard]] virtual Micros now() const = 0;
-    /// Sends one hot message (ipc/wire/messages.hpp). Full is a normal result: the caller keeps the
-    /// message, and the loop calls Actor::on_room when there is room. A message to a peer that is
-    /// lost (Actor::on_peer) is dropped and counted; the result is Ok.
+    /// Sends one data message (ipc/wire/messages.hpp). Full is a normal result: the caller keeps
+    /// the message, and the loop calls Actor::on_room when there is room. A message to a peer that
+    /// is lost (Actor::on_peer) is dropped and counted; the result is Ok.
     [[nodiscard]] virtual Push send(StageId to,
                                     std::uint16_t kind,
                                     std::span<const std::byte> bytes) = 0;

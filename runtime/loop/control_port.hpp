@@ -1,7 +1,7 @@
-// ControlPort: the interface through which a loop sends and receives cold messages and learns which
-// peers are lost or back.
+// ControlPort: the interface through which a loop sends and receives control messages and learns
+// which peers are lost or back.
 //
-// A stage has one peer for cold messages, the conductor (stage_process.hpp); the conductor has
+// A stage has one peer for control messages, the conductor (stage_process.hpp); the conductor has
 // all of its stages (supervisor.hpp). Called by the loop's thread only.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace paceline {
 /// The conductor's address. Stages are numbered from 1.
 inline constexpr StageId kConductor{0};
 
-/// A cold message for an actor of this process.
+/// A control message for an actor of this process.
 struct PortMail {
     Envelope envelope;
     control::Message message;
@@ -61,7 +61,7 @@ public:
     ControlPort& operator=(const ControlPort&) = delete;
     virtual ~ControlPort() = default;
 
-    /// One cold message from actor `envelope.from` of this process to `envelope.to`. To a peer
+    /// One control message from actor `envelope.from` of this process to `envelope.to`. To a peer
     /// that is lost: dropped, and ok.
     [[nodiscard]] virtual Status send(Envelope envelope, const control::Message& message) = 0;
     /// Delivers what has arrived, in order, without waiting. An error ends the loop: the

@@ -58,8 +58,8 @@ public:
     /// Takes the edges out of the wiring.
     explicit StageEdges(Wiring& wiring);
 
-    // Iterate by index where cold messages are delivered in between: these may close or add edges
-    // (handlers may not).
+    // Iterate by index where control messages are delivered in between: these may close or add
+    // edges (handlers may not).
     [[nodiscard]] std::vector<std::unique_ptr<Out>>& out() { return out_; }
     [[nodiscard]] std::vector<std::unique_ptr<In>>& in() { return in_; }
     /// nullptr if there is none: the peer is absent.

@@ -291,7 +291,7 @@ bool StageLoop::Impl::run_job() {
 
 bool StageLoop::Impl::drain_all() {
     bool any = false;
-    // By index: a cold message that comes before a frame may close or add edges.
+    // By index: a control message that comes before a frame may close or add edges.
     const auto& in = edges_.in();
     for (std::size_t i = 0; i < in.size() && !host_.ended(); ++i) any = drain(*in[i]) || any;
     return any;
@@ -308,7 +308,7 @@ bool StageLoop::Impl::drain(In& in) {
     bool any = release_held(in);
     for (std::uint32_t i = 0; i < options_.burst && !in.held && !host_.ended(); ++i) {
         if (faults_.has(edge.from)) break;  // what follows is of the same sender
-        // The cold message that caused a frame, if there is one, was announced before the frame
+        // The control message that caused a frame, if there is one, was announced before the frame
         // was published: it is seen now, and handled first. It may close this very edge.
         if (edge.ring.has_frame() && wiring_.bell.announced() != announced_seen_) {
             poll_control();

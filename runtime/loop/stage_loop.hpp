@@ -1,6 +1,6 @@
 // StageLoop: the life of a process that hosts actors.
 //
-// One thread. Each iteration: cold messages that were announced, hot messages of every incoming
+// One thread. Each iteration: control messages that were announced, data messages of every incoming
 // ring in the order of the wiring, messages between actors of this process, room that a producer
 // waited for, due timers, one job. Then it waits on the process's one doorbell: it spins as long
 // as the wiring says and sleeps at most `poll_limit`. Jobs run on this thread between messages:

@@ -11,8 +11,8 @@
 namespace paceline {
 
 enum class Counter : std::uint8_t {
-    FramesIn,     // hot messages handled
-    FramesOut,    // hot messages sent to other processes
+    FramesIn,     // data messages handled
+    FramesOut,    // data messages sent to other processes
     FramesStale,  // dropped: of an old epoch, or for a peer that is gone
     ChannelFull,  // sends and tensor requests that found no room
     Jobs,         // jobs run

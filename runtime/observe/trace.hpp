@@ -13,8 +13,8 @@ namespace paceline {
 enum class TraceKind : std::uint16_t {
     Job = 1,     // a span: a job on the stage's device; label = JobLabel::name's index
     Wait,        // a span: the loop slept or spun for input
-    Send,        // an instant: a hot message left; detail = its kind
-    Receive,     // an instant: a hot message is handled; detail = its kind
+    Send,        // an instant: a data message left; detail = its kind
+    Receive,     // an instant: a data message is handled; detail = its kind
     Full,        // an instant: a send met a full channel
     Batch,       // an instant: a batch was formed; id = batch, position = base, count = rows
     Proposal,    // an instant: candidates were sent; position = of the root, count = candidates

@@ -6,15 +6,13 @@
 #include <cmath>
 #include <cstring>
 #include <fmt/core.h>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <sched.h>
 #include <set>
-#include <sstream>
 #include <unistd.h>
 
 #include "ipc/base/denied_call.hpp"
+#include "runtime/parent/own_cgroups.hpp"
 
 namespace paceline {
 namespace {
@@ -23,12 +21,6 @@ constexpr int kCoreMax = 1 << 14;
 // A process with a core of its own waits for the length of its neighbours' steps: a wake-up costs
 // 15 us and more, twice per token and segment. After that it sleeps: nothing is being decoded.
 constexpr std::uint32_t kSpinMicros = 5'000;
-
-std::optional<std::string> read_text(const std::string& path) {
-    std::ifstream file{path};
-    if (!file) return std::nullopt;
-    return std::string{std::istreambuf_iterator<char>{file}, {}};
-}
 
 std::string_view trimmed(std::string_view text) {
     while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
@@ -77,8 +69,8 @@ std::optional<double> tighter(std::optional<double> a, std::optional<double> b) 
 }
 
 std::optional<double> quota_v1(const std::string& folder) {
-    const auto quota = read_text(folder + "/cpu.cfs_quota_us");
-    const auto period = read_text(folder + "/cpu.cfs_period_us");
+    const auto quota = read_kernel_file(folder + "/cpu.cfs_quota_us");
+    const auto period = read_kernel_file(folder + "/cpu.cfs_period_us");
     if (!quota || !period) return std::nullopt;
     const auto time = whole_number(trimmed(*quota));
     const auto every = whole_number(trimmed(*period));
@@ -87,7 +79,7 @@ std::optional<double> quota_v1(const std::string& folder) {
 }
 
 std::optional<double> quota_v2(const std::string& folder) {
-    const auto text = read_text(folder + "/cpu.max");
+    const auto text = read_kernel_file(folder + "/cpu.max");
     if (!text) return std::nullopt;
     const Result<std::optional<double>> quota = parse_cpu_max(*text);
     return quota.ok() ? quota.value() : std::nullopt;
@@ -95,41 +87,30 @@ std::optional<double> quota_v2(const std::string& folder) {
 
 /// The tightest quota of `group` and of every group above it below `root`.
 template <class Read>
-std::optional<double> quota_up_to(const std::string& root, std::string group, Read read) {
+std::optional<double> quota_up_to(const std::string& root, const std::string& group, Read read) {
     std::optional<double> quota;
-    for (;;) {
-        quota = tighter(quota, read(root + group));
-        if (group.empty() || group == "/") return quota;
-        group.resize(group.rfind('/') == std::string::npos ? 0 : group.rfind('/'));
-    }
+    for (const std::string& path : with_groups_above(group))
+        quota = tighter(quota, read(root + path));
+    return quota;
 }
 
-/// /proc/self/cgroup: one line per hierarchy, "id:controllers:path".
 std::optional<double> cgroup_quota() {
-    const auto text = read_text("/proc/self/cgroup");
-    if (!text) return std::nullopt;
     std::optional<double> quota;
-    std::istringstream lines{*text};
-    for (std::string line; std::getline(lines, line);) {
-        const std::size_t first = line.find(':');
-        const std::size_t second = line.find(':', first + 1);
-        if (first == std::string::npos || second == std::string::npos) continue;
-        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-        const std::string group = line.substr(second + 1);
-        if (controllers == ",,") {
-            quota = tighter(quota, quota_up_to("/sys/fs/cgroup", group, quota_v2));
-            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/unified", group, quota_v2));
-        } else if (controllers.find(",cpu,") != std::string::npos) {
-            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/cpu", group, quota_v1));
-            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/cpu,cpuacct", group, quota_v1));
+    for (const OwnCgroup& group : own_cgroups()) {
+        if (group.is_version_2()) {
+            quota = tighter(quota, quota_up_to("/sys/fs/cgroup", group.path, quota_v2));
+            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/unified", group.path, quota_v2));
+        } else if (group.has("cpu")) {
+            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/cpu", group.path, quota_v1));
+            quota = tighter(quota, quota_up_to("/sys/fs/cgroup/cpu,cpuacct", group.path, quota_v1));
         }
     }
     return quota;
 }
 
 std::vector<int> siblings_of(int core) {
-    const auto text =
-        read_text(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", core));
+    const auto text = read_kernel_file(
+        fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", core));
     if (!text) return {core};
     Result<std::vector<int>> cores = parse_core_list(trimmed(*text));
     return cores.ok() ? std::move(cores).value() : std::vector<int>{core};

@@ -13,6 +13,8 @@
 
 #include <boost/asio/post.hpp>
 
+#include "runtime/parent/own_cgroups.hpp"
+
 namespace paceline {
 namespace {
 
@@ -26,10 +28,9 @@ constexpr int kLastMessages = 64;      // and more than a socket does
 /// How often the kernel's out-of-memory killer has struck in this process's control group, which
 /// its stages share; nothing where that cannot be read.
 std::optional<std::uint64_t> count_oom_kills() {
-    std::ifstream cgroup{"/proc/self/cgroup"};
     std::string folder;
-    for (std::string line; std::getline(cgroup, line);) {
-        if (line.rfind("0::", 0) == 0) folder = line.substr(3);
+    for (const OwnCgroup& group : own_cgroups()) {
+        if (group.is_version_2()) folder = group.path;
     }
     std::ifstream events{"/sys/fs/cgroup" + folder + "/memory.events"};
     std::string name;

@@ -1,4 +1,4 @@
-// ControlOutbox: the queue of cold messages for which one stage's control socket has no room yet.
+// ControlOutbox: the queue of control messages for which one stage's control socket has no room.
 //
 //   push() ---> socket has room, nothing waits ---> sent at once
 //          \--> [waiting, in order] --- flush(), at each poll ---> sent

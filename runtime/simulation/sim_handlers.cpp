@@ -85,7 +85,7 @@ void SimProcess::run_until_blocked() {
 bool SimProcess::iterate() {
     bool any = take_cold();
     if (life_ != Life::Running) return any;
-    // By index: a cold message may close or add edges.
+    // By index: a control message may close or add edges.
     for (std::size_t i = 0; i < in_.size() && may_handle(); ++i) {
         const std::shared_ptr<SimChannel> channel = in_[i];
         any = drain(*channel) || any;

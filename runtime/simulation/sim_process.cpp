@@ -230,7 +230,7 @@ SimReport SimProcess::take_report() {
 }
 
 void SimProcess::take(SimMessage message) {
-    static constexpr std::array kNames{"a cold message", "Wire", "Unwire", "Rewire", "Joined"};
+    static constexpr std::array kNames{"a control message", "Wire", "Unwire", "Rewire", "Joined"};
     tell([&] { return "takes " + std::string{kNames[message.index()]}; });
     if (auto* mail = std::get_if<SimMail>(&message)) {
         host_->control(mail->to, mail->from, mail->message);

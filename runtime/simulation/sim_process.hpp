@@ -111,7 +111,7 @@ struct SimSite {
     virtual ~SimSite() = default;
 
     [[nodiscard]] virtual SimProcess& process(std::uint32_t serial) = 0;
-    /// The conductor's cold message for an actor of a stage.
+    /// The conductor's control message for an actor of a stage.
     virtual void post(StageId from, StageId to, const control::Message& message) = 0;
     /// StageContext::excuse_loss() of the conductor's actor.
     virtual void excuse_loss(StageId stage) = 0;

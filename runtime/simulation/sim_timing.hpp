@@ -23,10 +23,10 @@ struct SimTiming {
 
     /// A job of a process.
     [[nodiscard]] virtual SimTime job(StageId process, const JobLabel& label, SimRandom&) = 0;
-    /// A hot message from send() until it can be handled. Asked once per message; `rows` are those
+    /// A data message from send() until it can be handled. Asked once per message; `rows` are those
     /// of the tensor that it announces, 1 if it announces none.
     [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom&) = 0;
-    /// A cold message from the conductor on its way.
+    /// A control message from the conductor on its way.
     [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
     /// News of a stage on its way to the conductor's process, or of room in a channel to a stage.
     [[nodiscard]] virtual SimTime news(SimRandom&) = 0;
@@ -41,8 +41,8 @@ struct SimTiming {
 struct RandomTimingLimits {
     SimTime hop_min{1'000};
     SimTime hop_max{10'000'000};
-    /// Real loops handle a cold message before the frames that were sent because of it. Here it may
-    /// come after them, but not after as many as no stage would hold.
+    /// Real loops handle a control message before the frames that were sent because of it. Here it
+    /// may come after them, but not after as many as no stage would hold.
     SimTime cold_max{1'000'000};
     SimTime job_min{20'000};
     SimTime job_max{5'000'000};

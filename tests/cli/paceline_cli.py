@@ -3,11 +3,15 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+from cache_folder import DEMO_MODEL  # noqa: E402: by the line above
+
 BINARY = os.environ.get("PACELINE_BINARY", str(ROOT / "build" / "release" / "paceline"))
 # A text that repeats itself, so that prompt lookup has something to find.
 PROMPT = "one two three four one two three four one two three four one two"
@@ -23,11 +27,7 @@ def demo_model() -> str | None:
         return None
     if named:
         return named
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(cache):
-        cache = os.path.expanduser("~/.cache")
-    path = os.path.join(cache, "paceline", "SmolLM2-135M-Instruct.Q4_1.gguf")
-    return path if os.path.exists(path) else None
+    return str(DEMO_MODEL) if DEMO_MODEL.exists() else None
 
 
 needs_demo_model = unittest.skipUnless(

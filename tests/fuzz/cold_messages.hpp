@@ -1,4 +1,4 @@
-// Valid cold messages of every type, as a seed decides, for the fuzzers of control.hpp.
+// Valid control messages of every type, as a seed decides, for the fuzzers of control.hpp.
 #pragma once
 
 #include "ipc/wire/control.hpp"

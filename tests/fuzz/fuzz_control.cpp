@@ -1,5 +1,5 @@
-// Fuzzes the decoder of cold messages: two bytes of type, then the body. What decodes must encode
-// within its limits, and decode to the same again.
+// Fuzzes the decoder of control messages: two bytes of type, then the body. What decodes must
+// encode within its limits, and decode to the same again.
 #include "ipc/wire/control.hpp"
 #include "tests/fuzz/cold_messages.hpp"
 #include "tests/fuzz/fuzz.hpp"

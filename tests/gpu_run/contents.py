@@ -42,6 +42,7 @@ PROGRAMS = [
 # Relative to the checkout, and to an archive's top folder: programs and scripts find them alike.
 FILES = [
     "LICENSE",
+    "bench/cache_folder.py",
     "bench/cuda/*.py",
     "bench/cuda/requirements.txt",
     "configs/shapes/*.toml",

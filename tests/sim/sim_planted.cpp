@@ -2,16 +2,18 @@
 // of decoding across a recovery is taken out in turn (ipc/base/faults.hpp), and some seed must
 // break an oracle because of it, or end the process.
 //
-//     sim_planted                     all bugs, up to 10,000 seeds each
+//     sim_planted                     all bugs, up to 10,000 seeds each; harmless ones 300
 //     sim_planted --seeds N           up to N seeds each
 //     sim_planted --bug N             one of them, by its place in the list
 //
-// A bug may end the process (PACE_CHECK), so each is hunted in a child of its own.
+// A bug may end the process (PACE_CHECK), so each is hunted in a child of its own. One that is
+// listed as harmless must not be found, so all of its seeds run: it gets fewer of them.
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,6 +80,9 @@ constexpr std::array kBugs{
     Bug{PlantedBug::AheadSlotsLeak, "AheadSlotsLeak", nullptr},
 };
 
+constexpr std::uint64_t kSeeds = 10'000;
+constexpr std::uint64_t kHarmlessSeeds = 300;  // most bugs are found within 100
+
 struct Found {
     bool found = false;
     std::string how;
@@ -132,7 +137,7 @@ Found hunt(const Bug& bug, std::uint64_t seeds) {
 
 int main(int argc, char** argv) {
     std::setvbuf(stdout, nullptr, _IOLBF, 1U << 16U);
-    std::uint64_t seeds = 10'000;
+    std::optional<std::uint64_t> seeds;
     std::size_t only = kBugs.size();
     for (int i = 1; i + 1 < argc; i += 2) {
         const std::uint64_t value = std::strtoull(argv[i + 1], nullptr, 10);
@@ -146,18 +151,20 @@ int main(int argc, char** argv) {
         }
     }
     int found = 0;
-    int missed = 0;
+    int wrong = 0;  // not found, or harmless and found
     for (std::size_t i = 0; i < kBugs.size(); ++i) {
         if (only != kBugs.size() && only != i) continue;
         const Bug& bug = kBugs[i];
-        const Found result = hunt(bug, seeds);
+        const bool harmless = bug.harmless != nullptr;
+        const Found result = hunt(bug, seeds.value_or(harmless ? kHarmlessSeeds : kSeeds));
         if (result.found) ++found;
-        if (!result.found && bug.harmless == nullptr) ++missed;
+        if (result.found == harmless) ++wrong;
+        const std::string how = result.found ? result.how : "NOT FOUND";
         std::printf("%-24s %s\n", bug.name,
-                    result.found              ? result.how.c_str()
-                    : bug.harmless != nullptr ? bug.harmless
-                                              : "NOT FOUND");
+                    !harmless       ? how.c_str()
+                    : !result.found ? bug.harmless
+                                    : ("FOUND, but listed as harmless: " + how).c_str());
     }
-    std::printf("%d planted bugs found, %d missed\n", found, missed);
-    return missed == 0 ? 0 : 1;
+    std::printf("%d planted bugs found, %d not as listed\n", found, wrong);
+    return wrong == 0 ? 0 : 1;
 }

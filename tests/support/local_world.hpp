@@ -33,7 +33,7 @@ public:
     /// A channel with the same bounds that it would have between processes.
     void connect(const EdgeSpec& edge);
 
-    /// A cold message from the conductor (or from whomever `from` names).
+    /// A control message from the conductor (or from whomever `from` names).
     void post(StageId from, StageId to, control::Message message);
 
     /// Runs until an actor calls stop() (ok), fails (its error), or `give_up` answers true

@@ -61,7 +61,7 @@ public:
     /// Until nothing can happen any more, `done` answers true, or an actor failed.
     void run(const std::function<bool()>& done);
     void run_steps(int steps);
-    /// A hot message out of nowhere, as if `from` had sent it.
+    /// A data message out of nowhere, as if `from` had sent it.
     template <class M>
     void inject(StageId from, StageId to, const M& message) {
         push({from, epoch_of(from), to, epoch_of(to)}, static_cast<std::uint16_t>(M::kKind),
@@ -88,11 +88,11 @@ public:
     bool stopped = false;  // its loop was ended
     Micros now{0};
     std::size_t channel_room = 3;
-    /// Sees every hot message when it is delivered, if there is one.
+    /// Sees every data message when it is delivered, if there is one.
     std::function<void(StageId to, std::uint16_t kind, std::span<const std::byte> bytes)> tap;
-    /// A hot message of which it answers true is lost on its way, without a trace.
+    /// A data message of which it answers true is lost on its way, without a trace.
     std::function<bool(StageId to, std::uint16_t kind)> loses;
-    /// A stage of which it answers true reads no cold message, as one whose control socket is full.
+    /// A stage of which it answers true reads no control message: its control socket is full.
     std::function<bool(StageId id)> leaves_cold_unread;
     /// When nothing else can happen, time jumps to the next timer, but not further than this.
     Micros jump_max{std::numeric_limits<std::int32_t>::max()};

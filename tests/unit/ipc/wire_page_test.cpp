@@ -71,7 +71,7 @@ std::string hex(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-TEST_CASE("the page has the offset of every field of ring and hot messages") {
+TEST_CASE("the page has the offset of every field of ring and data messages") {
     const std::string text = page();
     check_fields(
         between(text, "## A ring", "A slot is"),
@@ -142,7 +142,7 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     const auto kilobytes = [](const RingOptions& options) {
         return fmt::format("{} KB", (ring_bytes(options).value() + 512) / 1000);
     };
-    const std::string rings = between(page(), "A ring from a segment to the next has", "## Hot");
+    const std::string rings = between(page(), "A ring from a segment to the next has", "## Data");
     for (const auto& [slots, rows] : {std::pair{16U, kVerifyRowsMax}, std::pair{16U, kBatchRowsMax},
                                       std::pair{64U, kVerifyRowsMax}}) {
         const std::string has =

@@ -18,27 +18,27 @@ const GpuLinks kNone{
     .why_no_local = "no local", .why_no_exported = "no VMM", .why_no_nccl = "no libnccl.so.2"};
 
 /// Where a stage is: its GPU, or the CPU; its process, or one of its own.
-struct Seat {
+struct Place {
     std::optional<int> gpu;
     const char* process = "";
 };
-constexpr Seat kCpu{std::nullopt};
-constexpr Seat kGpu0{0};
-constexpr Seat kGpu1{1};
-constexpr Seat kGpu0Shared{0, "p"};
-constexpr Seat kGpu1Shared{1, "p"};
+constexpr Place kCpu{std::nullopt};
+constexpr Place kGpu0{0};
+constexpr Place kGpu1{1};
+constexpr Place kGpu0Shared{0, "p"};
+constexpr Place kGpu1Shared{1, "p"};
 
 /// Two segments. What pipeline_checks.hpp refuses today is let through: this choice does not rely
 /// on it.
-PipelineConfig config_of(Seat front, Seat back, const std::string& transport = "auto") {
+PipelineConfig config_of(Place front, Place back, const std::string& transport = "auto") {
     const std::string text = "[pipeline]\ntransport = \"" + transport +
                              "\"\n[[stage]]\nname = \"front\"\nrole = \"segment\"\n"
                              "[[stage]]\nname = \"back\"\nrole = \"segment\"\n";
     PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
     for (std::size_t i = 0; i < 2; ++i) {
-        const Seat seat = i == 0 ? front : back;
-        config.stages[i].device.gpu = seat.gpu;
-        config.stages[i].process = seat.process;
+        const Place at = i == 0 ? front : back;
+        config.stages[i].device.gpu = at.gpu;
+        config.stages[i].process = at.process;
     }
     return config;
 }
@@ -54,14 +54,14 @@ std::string way(const PipelineConfig& config, LinkKind link, const GpuLinks& lin
     const Placement placement = place(config, 4, {0, 1}).value();
     std::vector<EdgeSpec> edges = edges_of(placement, config, {.dim = 8});
     const GpuMachine machine = machine_of(link);
-    const auto ways = choose_transports(edges, placement, config, {machine, links});
-    if (!ways.ok()) return ways.error().what;
+    const auto chosen = choose_transports(edges, placement, config, {machine, links});
+    if (!chosen.ok()) return chosen.error().what;
     for (const EdgeSpec& edge : edges) {
         const bool tensors = edge.tensor_slots > 0;
         CHECK(edge.name == (tensors ? "front -> back" : ""));
         if (!tensors) CHECK(edge.transport == Transport::Host);
     }
-    const std::string text = transports_text(edges, ways.value(), placement, machine);
+    const std::string text = transports_text(edges, chosen.value(), placement, machine);
     REQUIRE(text.starts_with("front -> back, hidden states: "));
     REQUIRE(text.ends_with("\n"));
     return text.substr(30, text.size() - 31);

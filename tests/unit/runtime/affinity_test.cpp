@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include "runtime/parent/own_cgroups.hpp"
+
 using namespace paceline;
 
 namespace {
@@ -41,6 +43,15 @@ TEST_CASE("a cgroup's quota is read in cores") {
     for (const char* bad : {"", "x 100000", "0 100000", "100000 0", "-5 100"}) {
         CHECK_FALSE(parse_cpu_max(bad).ok());
     }
+}
+
+TEST_CASE("a control group is listed with those above it, and has whole controllers") {
+    CHECK(with_groups_above("/a/b") == std::vector<std::string>{"/a/b", "/a", ""});
+    CHECK(with_groups_above("/") == std::vector<std::string>{"/"});
+    CHECK(OwnCgroup{"cpu,cpuacct", "/"}.has("cpu"));
+    CHECK_FALSE(OwnCgroup{"cpuacct", "/"}.has("cpu"));
+    CHECK_FALSE(OwnCgroup{"cpuset", "/"}.is_version_2());
+    CHECK(OwnCgroup{"", "/"}.is_version_2());
 }
 
 TEST_CASE("default threads: one per physical core, no more than the quota pays for") {

@@ -102,9 +102,6 @@ public:
         for (const float value : values) append(raw, value);
         set(name, 9, std::move(raw));
     }
-    void remove(const std::string& name) {
-        std::erase_if(keys, [&](const auto& key) { return key.name == name; });
-    }
     void set_ints(const std::string& name, const std::vector<std::int32_t>& values) {
         Bytes raw;
         append<std::uint32_t>(raw, 5);

@@ -363,7 +363,7 @@ TEST_CASE("a BOS that a file does not speak of is its family's, and a false one 
         GgufBuilder builder = tiny_model();
         builder.set_text("tokenizer.ggml.model", model);
         builder.set_text("tokenizer.ggml.pre", pre);
-        builder.remove("tokenizer.ggml.add_bos_token");
+        builder.remove_key("tokenizer.ggml.add_bos_token");
         if (stated) builder.set_bool("tokenizer.ggml.add_bos_token", *stated);
         const Result<ModelParts> parts = read_bytes(builder.bytes());
         REQUIRE(parts.ok());
@@ -384,8 +384,8 @@ TEST_CASE("a SentencePiece file gives scores and rules, and what it leaves out i
     builder.set_text("tokenizer.ggml.model", "llama");
     std::vector<float> scores(288, -1.5F);
     builder.set_floats("tokenizer.ggml.scores", scores);
-    builder.remove("tokenizer.ggml.bos_token_id");
-    builder.remove("tokenizer.ggml.eos_token_id");
+    builder.remove_key("tokenizer.ggml.bos_token_id");
+    builder.remove_key("tokenizer.ggml.eos_token_id");
     const Result<ModelParts> parts = read_bytes(builder.bytes());
     REQUIRE(parts.ok());
     const TokenizerData& data = parts.value().tokenizer;

@@ -22,8 +22,8 @@ GgufBuilder with_token(const std::string& text, std::int32_t type) {
     types[260] = type;
     builder.set_texts(kTokens, tokens);
     builder.set_ints(kTypes, types);
-    builder.remove("tokenizer.ggml.bos_token_id");
-    builder.remove("tokenizer.ggml.eos_token_id");
+    builder.remove_key("tokenizer.ggml.bos_token_id");
+    builder.remove_key("tokenizer.ggml.eos_token_id");
     return builder;
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("a line break that ends an answer, and markup that merges make, stay t
 
 TEST_CASE("without token types only what names or keys say is a control token") {
     GgufBuilder builder = with_token("<|im_end|>", kNormal);
-    builder.remove(kTypes);
+    builder.remove_key(kTypes);
     const ModelParts parts = read(builder);
     REQUIRE(parts.tokenizer.kinds.size() == kVocabulary);
     CHECK(parts.tokenizer.kinds[260] == TokenKind::Control);
@@ -131,11 +131,11 @@ TEST_CASE("an id that no token has means none in a SentencePiece vocabulary, not
     builder.set_u32("tokenizer.ggml.eos_token_id", 0xFFFFFFFF);
     CHECK_FALSE(read(builder).tokenizer.eos);
     builder.set_u32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF);
-    builder.remove("tokenizer.ggml.add_bos_token");
+    builder.remove_key("tokenizer.ggml.add_bos_token");
     CHECK_FALSE(read_bytes(builder.bytes()).ok());  // texts of this family begin with it
     builder.set_bool("tokenizer.ggml.add_bos_token", false);
     CHECK_FALSE(read(builder).tokenizer.bos);
-    builder.remove("tokenizer.ggml.eos_token_id");
+    builder.remove_key("tokenizer.ggml.eos_token_id");
     CHECK(read(builder).tokenizer.eos == TokenId{2});
 }
 
