@@ -149,7 +149,6 @@ TEST_CASE("only a segment with another one behind it retains what it passes on")
     CHECK(contains(error_of(stage("segment") + stage("final-verify", keeps)),
                    "retain_mb = 64: it has no segment behind it"));
     CHECK(contains(error_of(stage("draft", keeps)), "belongs to segments"));
-    // Of many by one line all but the last one do.
     const Placement many =
         place(config_of(stage("segment", keeps + "segments = 3\n")), 30, {0, 1}).value();
     CHECK(many.stage(StageId{2}).retain_mb == 64);
