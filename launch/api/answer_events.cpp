@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/api/text_spans.hpp"
+
 namespace paceline::serve {
 namespace {
 
@@ -28,6 +30,7 @@ AnswerEvents::AnswerEvents(const AnswerDialect& dialect,
       stream_{prepared.fields.stream},
       include_usage_{prepared.fields.include_usage},
       continuous_usage_{prepared.fields.continuous_usage},
+      spans_{prepared.fields.spans},
       report_{prepared.prompt_tokens, prepared.fields.n, prepared.seed, head_.method},
       choices_(prepared.orders.size()),
       open_{choices_.size()} {}
@@ -40,7 +43,7 @@ Json AnswerEvents::frame(const char* object) const {
             {"system_fingerprint", head_.fingerprint}};
 }
 
-std::string AnswerEvents::chunk(Json choice, bool very_last) const {
+std::string AnswerEvents::chunk(Json choice, bool very_last, const AnswerPiece* of) const {
     Json json = frame(dialect_->chunk_object);
     json["choices"] = Json::array({std::move(choice)});
     if (continuous_usage_) {
@@ -48,6 +51,7 @@ std::string AnswerEvents::chunk(Json choice, bool very_last) const {
     } else if (include_usage_) {
         json["usage"] = nullptr;
     }
+    if (spans_ && of != nullptr) json["paceline"]["spans"] = text_spans(*of);
     if (very_last && !include_usage_) json["paceline"] = report_.paceline();
     return event(json);
 }
@@ -74,7 +78,8 @@ std::string AnswerEvents::add(std::size_t choice, const AnswerPiece& piece) {
     if (stream_) {
         if (!std::exchange(own.begun, true) && dialect_->first != nullptr)
             events += chunk(dialect_->first(choice), false);
-        if (!piece.text.empty()) events += chunk(dialect_->delta(choice, piece.text), false);
+        if (!piece.text.empty())
+            events += chunk(dialect_->delta(choice, piece.text), false, &piece);
     } else {
         own.text += piece.text;
     }

@@ -6,7 +6,8 @@
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
 // choice has its finish_reason and no text. The object `paceline` is on the usage chunk, or on the
-// very last chunk if usage was not asked for.
+// very last chunk if usage was not asked for. With paceline.spans each chunk with text also says which
+// parts of it were candidates (text_spans.hpp).
 // Pure; one thread.
 #pragma once
 
@@ -61,7 +62,9 @@ private:
     };
 
     [[nodiscard]] nlohmann::ordered_json frame(const char* object) const;
-    [[nodiscard]] std::string chunk(nlohmann::ordered_json choice, bool very_last) const;
+    [[nodiscard]] std::string chunk(nlohmann::ordered_json choice,
+                                    bool very_last,
+                                    const AnswerPiece* of = nullptr) const;
     void finish(std::size_t choice, const AnswerPiece& piece);
 
     const AnswerDialect* dialect_;
@@ -69,6 +72,7 @@ private:
     bool stream_;
     bool include_usage_;
     bool continuous_usage_;
+    bool spans_;
     AnswerReport report_;
     std::vector<Choice> choices_;
     std::size_t open_;

@@ -121,6 +121,8 @@ void read_paceline(Fields& fields, GenerationFields& read) {
     read_threshold(inner, "draft_reach_min", read.speculation.draft_reach_min);
     read_threshold(inner, "confidence_min", read.speculation.confidence_min);
     inner.text("method", read.method, kNameBytesMax);
+    inner.boolean("spans", read.spans);
+    if (read.spans && !read.stream) inner.refuse("spans", "needs \"stream\": true");
     if (inner.error()) fields.refuse(*inner.error());
 }
 

@@ -50,6 +50,7 @@ struct GenerationFields {
     GivenSampling sampling = {};
     SpeculationLimits speculation = {};
     std::string method = {};  // paceline.method; empty: not given
+    bool spans = false;       // paceline.spans
 };
 
 /// Errors: 400 naming the field, 501.

@@ -16,6 +16,7 @@ struct Reply {
     int retry_after_s = 0;   // 0: no such header
     std::string allow = {};  // of 405
     bool closes = false;     // the connection ends with it
+    std::string fields = {};  // further lines of the head, each with its line break
 };
 
 [[nodiscard]] Reply reply_of(const ApiError& error);

@@ -29,6 +29,8 @@ constexpr Known kKnown[] = {
     {"/tokenize", kPost, Endpoint::Tokenize},
     {"/detokenize", kPost, Endpoint::Detokenize},
     {"/apply-template", kPost, Endpoint::ApplyTemplate},
+    {"/", kGet, Endpoint::Page},
+    {"/openapi.json", kGet, Endpoint::OpenApi},
 };
 
 constexpr std::string_view kOfOthers[] = {"/infill",    "/embeddings", "/embedding", "/rerank",

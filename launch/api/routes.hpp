@@ -23,6 +23,8 @@ enum class Endpoint : std::uint8_t {
     Tokenize,
     Detokenize,
     ApplyTemplate,
+    Page,
+    OpenApi,
 };
 
 struct Route {
@@ -34,6 +36,8 @@ struct Route {
                endpoint == Endpoint::Tokenize || endpoint == Endpoint::Detokenize ||
                endpoint == Endpoint::ApplyTemplate;
     }
+    /// Answered without a key: what the page asks for needs one.
+    [[nodiscard]] bool is_open() const { return is_health() || endpoint == Endpoint::Page; }
     /// Also without a key, and while the model loads.
     [[nodiscard]] bool is_health() const { return endpoint == Endpoint::Health; }
 };

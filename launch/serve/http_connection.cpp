@@ -10,6 +10,7 @@
 #include "launch/api/health_report.hpp"
 #include "launch/api/model_info.hpp"
 #include "launch/api/token_endpoints.hpp"
+#include "launch/serve/embedded_files.hpp"
 #include "launch/serve/http_answers.hpp"
 
 namespace paceline::serve {
@@ -85,8 +86,8 @@ ApiResult<Route> admitted(const Request& request, const RequestHead& head, HttpC
     if (const auto error = bad_head(request, context.limits)) return *error;
     if (const auto error = context.access.check_place(head)) return *error;
     ApiResult<Route> route = find_route(head.method, head.target);
-    const bool health = route && route.value().is_health();
-    if (!health) {
+    const bool open = route && route.value().is_open();
+    if (!open) {
         if (const auto error = context.access.check_key(head)) return *error;
     }
     if (!route) return route;
@@ -223,6 +224,10 @@ asio::awaitable<bool> HttpConnection::dispatch(const Route& route,
     Reply reply;
     if (route.endpoint == Endpoint::Version) {
         reply = version_reply();
+    } else if (route.endpoint == Endpoint::Page) {
+        reply = page_reply();
+    } else if (route.endpoint == Endpoint::OpenApi) {
+        reply = openapi_reply();
     } else if (route.endpoint == Endpoint::Metrics) {
         reply = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
                  .body = context_.metrics.text(model)};

@@ -50,7 +50,7 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     if (reply.retry_after_s > 0) bytes += fmt::format("Retry-After: {}\r\n", reply.retry_after_s);
     if (!reply.allow.empty()) bytes += "Allow: " + reply.allow + "\r\n";
     if (reply.status == 401) bytes += "WWW-Authenticate: Bearer\r\n";
-    bytes += shared_fields(terms, goes_on);
+    bytes += reply.fields + shared_fields(terms, goes_on);
     bytes += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
     if (!terms.head_only) bytes += reply.body;
     context_.metrics.add_response(reply.status);

@@ -138,6 +138,7 @@ private:
         Micros submitted{0};                    // in whole time, and the next two
         Micros begun{0};
         Micros last_token{0};
+        std::uint32_t candidates = 0;  // of the next tokens, that were accepted
         Status why = {};  // it was ended by this class
     };
     struct Ordered {

@@ -85,6 +85,10 @@ class Stream:
         self.connection.close()
 
 
+# Prompt lookup that always proposes: without the account of costs and gains, which depends on the machine's load.
+ALWAYS_PROPOSES = 'extends = "prompt-lookup"\n[schedule]\ncontroller = "off"\n'
+
+
 class Server:
     """The process. `with Server(...) as server:` ends it by SIGTERM and checks its exit code."""
 

@@ -26,7 +26,8 @@ TEST_CASE("routes: paths with and without /v1, with queries") {
     CHECK(status("GET", "/v1/models/%2") == 404);
     CHECK(status("GET", "/v1/models/%zz") == 404);
     CHECK(status("GET", "/v1/v1/models") == 404);
-    CHECK(status("GET", "/") == 404);
+    CHECK(find_route("GET", "/").value().endpoint == Endpoint::Page);
+    CHECK(status("POST", "/") == 405);
     CHECK(status("GET", "") == 404);
     CHECK(status("POST", "/v1/embeddings") == 501);
 }
