@@ -161,16 +161,15 @@ def rows_of(clients, kinds, rounds):
             yield clients, f"{one}/{other}", figure, [each[one][figure] / each[other][figure] for each in rounds]
 
 
-def head_of(options):
+def head_of(options, script="bench/serving_peers.py"):
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True)
     cpu = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    return [f"# what: paceline serve and llama-server (llama-cpp-python 0.3.36, GGML_NATIVE=ON), {options.model.name}",
-            f"# command: bench/serving_peers.py {' '.join(sys.argv[1:])}", f"# commit: {commit.stdout.strip()}",
+    return [f"# command: {script} {' '.join(sys.argv[1:])}", f"# commit: {commit.stdout.strip()}",
             f"# date: {datetime.date.today()}",
             f"# machine: {os.cpu_count()} virtual cores, {cpu[1] if cpu else 'unknown'}",
-            f"# method {options.method}, {options.n} tokens an answer, {options.rounds} rounds; rate: tokens/s of all",
-            "# clients together; first: ms to the first text; between: ms of a token after it. A server of two names is",
-            "# the ratio of the two in the same round.",
+            f"# {options.model.name}, method {options.method}, {options.n} tokens an answer, {options.rounds} rounds",
+            "# llama-server of llama-cpp-python 0.3.36, GGML_NATIVE=ON. rate: tokens/s of all clients together; first: ms",
+            "# to the first text; between: ms of a token after it. A server of two names is the ratio in one round.",
             "clients\tserver\tfigure\tmedian\tleast\tmost"]
 
 

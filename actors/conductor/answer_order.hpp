@@ -18,7 +18,7 @@ namespace paceline {
 struct AnswerOrder {
     using OnToken = PlainDecoder::OnToken;
     Request request;
-    OnToken on_token;                 // for each committed token, in order
+    OnToken on_token;  // for each committed token, in order
     /// Before the tokens of a verdict: how many of them, the first ones, were candidates. May be
     /// empty; ends no answer.
     std::function<void(std::uint32_t candidates)> on_accepted = {};

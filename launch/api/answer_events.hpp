@@ -6,8 +6,8 @@
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
 // choice has its finish_reason and no text. The object `paceline` is on the usage chunk, or on the
-// very last chunk if usage was not asked for. With paceline.spans each chunk with text also says which
-// parts of it were candidates (text_spans.hpp).
+// very last chunk if usage was not asked for. With paceline.spans each chunk with text also says
+// which parts of it were candidates (text_spans.hpp).
 // Pure; one thread.
 #pragma once
 

@@ -55,6 +55,7 @@ paceline::Environment read_environment() {
     environment.pretrained = variable("PACELINE_PRETRAINED");
     environment.cache_folder = paceline::own_cache_folder(set_variable);
     environment.hub_cache = paceline::hub_cache_folder(set_variable);
+    environment.notify_socket = variable("NOTIFY_SOCKET");
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
     environment.stdout_is_terminal = isatty(STDOUT_FILENO) == 1;
     environment.stderr_is_terminal = isatty(STDERR_FILENO) == 1;

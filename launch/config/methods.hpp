@@ -25,6 +25,9 @@ inline constexpr const char* kDeviceIsInTheFile =
     "--device is for --method; with --config the file says where each stage runs "
     "(device = \"cuda:0\")";
 
+inline constexpr const char* kGpusOrDevice =
+    "--device puts all stages on one GPU; leave it out with --gpus or --machine";
+
 /// What the target's segments run on, or the first of them.
 [[nodiscard]] Device target_device(const PipelineConfig& config);
 

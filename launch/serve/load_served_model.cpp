@@ -12,6 +12,7 @@
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/method_history.hpp"
 #include "launch/session/pipeline_start.hpp"
+#include "launch/session/place_on_gpus.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -58,6 +59,13 @@ Result<std::unique_ptr<PipelineSession>> start(const ServedModel& model,
     const PartsSearch search = parts_search(options.model.parts, environment);
     Result<ResolvedConfig> pipeline = use_parts(std::move(written), search, file);
     if (!pipeline) return pipeline.error();
+    if (!options.gpus.empty()) {
+        Result<ResolvedPipeline> placed =
+            place_on_gpus(std::move(pipeline).value(), options.model, file, {.gpus = options.gpus});
+        if (!placed) return placed.error();
+        tell(placed.value().gpu_table);
+        pipeline = std::move(placed.value().resolved);
+    }
     const Show bars = log.verbose() ? Show::No : bars_on(environment);
     if (Status s =
             keep_draft_copy(pipeline.value(), file, options.model, environment, {.bars = bars});

@@ -15,6 +15,7 @@
 #include "launch/plan/auto_choice.hpp"
 #include "launch/serve/http_server.hpp"
 #include "launch/serve/load_served_model.hpp"
+#include "launch/serve/service_manager.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -48,6 +49,7 @@ void add_what_to_serve(Command& command, ServeOptions& options) {
         "--draft-model", options.draft_model,
         "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder or "
         "OWNER/NAME");
+    add_gpus_option(command, options.gpus);
     command.add_option("--alias", options.alias,
                        "the model's name in the API (default: that of its file or folder)");
     add_requests_options(command, options.requests, options.kv_memory);
@@ -109,6 +111,11 @@ void add_foreign_options(Command& command) {
 Status check_options(const ServeOptions& options) {
     if (!options.config_file.empty() && device_of(options.model).gpu)
         return Error{Errc::BadArgument, kDeviceIsInTheFile};
+    const bool one_method = !options.config_file.empty() || options.method != kAutoMethod;
+    if (!options.gpus.empty() && !one_method)
+        return Error{Errc::BadArgument, "--gpus places stages; give --method or --config too"};
+    if (!options.gpus.empty() && device_of(options.model).gpu)
+        return Error{Errc::BadArgument, kGpusOrDevice};
     if (options.alias.size() > 128 ||
         options.alias.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                         "0123456789._:/-") != std::string::npos)
@@ -156,6 +163,10 @@ private:
         std::fprintf(
             stderr, "paceline serve: ready: model %s, method %s, context %d, %d requests\n",
             visible(model.name).c_str(), model.method.c_str(), model.context, model.running);
+        const Status told = serve::tell_service_manager(
+            environment_.notify_socket,
+            fmt::format("READY=1\nSTATUS={}, method {}", visible(model.name), model.method));
+        if (!told) std::fprintf(stderr, "paceline serve: %s\n", told.error().what.c_str());
     }
 
     const ServeOptions& options_;

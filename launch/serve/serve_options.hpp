@@ -14,6 +14,7 @@ struct ServeOptions {
     std::string config_file = {};  // --config
     std::string method = {};       // auto, plain or a pipeline's; empty: not given
     std::string draft_model = {};  // --draft-model
+    std::string gpus = {};         // --gpus: "0,2" or "all"; empty: as --device or the file says
     std::string host = "127.0.0.1";
     int port = 8080;  // 0: a free one
     std::string key_file = {};

@@ -44,8 +44,7 @@ AnswerPiece AnswerStream::piece(std::size_t begin) const {
     piece.origins.assign(origins_.begin() + first, origins_.begin() + last);
     const std::size_t from = piece.begin == 0 ? 0 : text_ends_[piece.begin - 1];
     piece.text_ends.reserve(count);
-    for (std::size_t i = piece.begin; i < end; ++i)
-        piece.text_ends.push_back(text_ends_[i] - from);
+    for (std::size_t i = piece.begin; i < end; ++i) piece.text_ends.push_back(text_ends_[i] - from);
     const std::size_t to = piece.over ? text_.size() : end == 0 ? 0 : text_ends_[end - 1];
     piece.text = text_.substr(from, to - from);
     if (!piece.over) return piece;

@@ -40,9 +40,9 @@ struct AnswerPiece {
     std::vector<TokenOrigin> origins = {};    // of each
     std::vector<std::size_t> text_ends = {};  // [i]: bytes of `text` up to and including token i
     std::string text = {};                    // the last piece may have more, of no token
-    bool over = false;       // nothing follows: stats and status are valid
-    AnswerStats stats = {};  // of the whole answer
-    Status status = {};      // an error: the answer is not complete
+    bool over = false;                        // nothing follows: stats and status are valid
+    AnswerStats stats = {};                   // of the whole answer
+    Status status = {};                       // an error: the answer is not complete
 };
 
 class AnswerStream {

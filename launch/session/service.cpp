@@ -138,8 +138,7 @@ Go Service::take(AnswerId id, TokenId token) {
     open.last_token = whole_time_;
     ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
-    const TokenOrigin origin =
-        open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
+    const TokenOrigin origin = open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
     open.candidates -= std::min(open.candidates, 1U);
     open.stream->append(token, text ? text->push(token) : std::string{}, origin);
     return text && text->stopped() ? Go::Stop : Go::On;

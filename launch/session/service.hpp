@@ -139,7 +139,7 @@ private:
         Micros begun{0};
         Micros last_token{0};
         std::uint32_t candidates = 0;  // of the next tokens, that were accepted
-        Status why = {};  // it was ended by this class
+        Status why = {};               // it was ended by this class
     };
     struct Ordered {
         AnswerId id;

@@ -92,8 +92,9 @@ ALWAYS_PROPOSES = 'extends = "prompt-lookup"\n[schedule]\ncontroller = "off"\n'
 class Server:
     """The process. `with Server(...) as server:` ends it by SIGTERM and checks its exit code."""
 
-    def __init__(self, *args: str, model: str = TINY, wait_ready: bool = True) -> None:
-        self.process = subprocess.Popen([BINARY, "serve", "-m", model, "--port", "0", *args],
+    def __init__(self, *args: str, model: str = TINY, wait_ready: bool = True,
+                 command: tuple[str, ...] = (BINARY, "serve")) -> None:
+        self.process = subprocess.Popen([*command, "-m", model, "--port", "0", *args],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         env=environment())
         self.lines: list[str] = []

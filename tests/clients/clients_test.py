@@ -6,10 +6,7 @@ import signal
 import tempfile
 import threading
 import unittest
-import warnings
 from pathlib import Path
-
-warnings.filterwarnings("ignore", module="pydantic")  # of litellm's own types
 
 import litellm
 import openai
@@ -249,4 +246,4 @@ class Trouble(CliTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(warnings="ignore")  # litellm's own types make hundreds

@@ -1,6 +1,7 @@
-// Fuzzes what a client may send to `paceline serve`: the input is two bytes of set-up and the bytes of
-// a connection, which arrive in two parts, at a server that has no model yet. Whatever they are, the
-// connection ends, each response is whole, and without its key nothing is told but health and page.
+// Fuzzes what a client may send to `paceline serve`: the input is two bytes of set-up and the bytes
+// of a connection, which arrive in two parts, at a server that has no model yet. Whatever they are,
+// the connection ends, each response is whole, and without its key nothing is told but health and
+// page.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -27,10 +28,24 @@ namespace asio = boost::asio;
 
 constexpr std::string_view kKey = "fuzz-key-1";
 
-constexpr std::string_view kTargets[] = {
-    "/health",      "/v1/health",         "/metrics",    "/version", "/",         "/openapi.json",
-    "/v1/models",   "/v1/models/a%2Fb",   "/v1/models/", "/props",   "/tokenize", "/v1/chat/completions",
-    "/completions", "/health?deep=1&x=%", "/nothing",    "*",        "/infill",   "http://localhost/health"};
+constexpr std::string_view kTargets[] = {"/health",
+                                         "/v1/health",
+                                         "/metrics",
+                                         "/version",
+                                         "/",
+                                         "/openapi.json",
+                                         "/v1/models",
+                                         "/v1/models/a%2Fb",
+                                         "/v1/models/",
+                                         "/props",
+                                         "/tokenize",
+                                         "/v1/chat/completions",
+                                         "/completions",
+                                         "/health?deep=1&x=%",
+                                         "/nothing",
+                                         "*",
+                                         "/infill",
+                                         "http://localhost/health"};
 constexpr std::string_view kMethods[] = {"GET", "POST", "HEAD", "OPTIONS", "DELETE", "BREW"};
 constexpr std::string_view kFields[] = {"Host: localhost\r\n",
                                         "Host: evil.example\r\n",
@@ -56,7 +71,8 @@ constexpr std::string_view kFields[] = {"Host: localhost\r\n",
                                         ": nameless\r\n",
                                         " folded: x\r\n",
                                         "X: \xff\x01\r\n"};
-constexpr std::string_view kBodies[] = {"", "{}", "2\r\n{}\r\n0\r\n\r\n", "2;x=y\r\n{}\r\n0\r\nA: b\r\n\r\n",
+constexpr std::string_view kBodies[] = {"", "{}", "2\r\n{}\r\n0\r\n\r\n",
+                                        "2;x=y\r\n{}\r\n0\r\nA: b\r\n\r\n",
                                         "ffffffffffffffff\r\n{}\r\n"};
 
 serve::AccessRules rules(bool with_key) {
@@ -81,9 +97,9 @@ class Client {
 public:
     Client(asio::io_context& io, serve::HttpContext& context) : io_{io} {
         std::array<int, 2> ends{};
-        PACE_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
-                                ends.data()) == 0,
-                   "no socket");
+        PACE_CHECK(
+            ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0,
+            "no socket");
         own_ = ends[0];
         asio::ip::tcp::socket socket{io};
         socket.assign(asio::ip::tcp::v4(), ends[1]);
@@ -126,7 +142,8 @@ public:
 private:
     void turn() {
         if (io_.stopped()) io_.restart();
-        while (io_.poll() > 0) {}
+        while (io_.poll() > 0) {
+        }
         std::array<char, 65536> block;
         for (ssize_t n = 0; (n = ::recv(own_, block.data(), block.size(), 0)) > 0;)
             got_.append(block.data(), static_cast<std::size_t>(n));
@@ -167,9 +184,11 @@ FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     text[0] = static_cast<char>(random.next());
     text[1] = static_cast<char>(random.next());
     for (std::uint32_t requests = 1 + random.below(3); requests > 0; --requests) {
-        const std::string_view method =
-            random.below(3) == 0 ? kMethods[random.below(std::size(kMethods))] : kMethods[random.below(2)];
-        text += std::string{method} + " " + std::string{kTargets[random.below(std::size(kTargets))]};
+        const std::string_view method = random.below(3) == 0
+                                            ? kMethods[random.below(std::size(kMethods))]
+                                            : kMethods[random.below(2)];
+        text +=
+            std::string{method} + " " + std::string{kTargets[random.below(std::size(kTargets))]};
         text += random.one_in(8) ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n";
         if (!random.one_in(4)) text += kFields[0];
         for (std::uint32_t fields = random.below(5); fields > 0; --fields)
@@ -195,7 +214,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     PACE_CHECK(context.exchanges == 0, "a request is still open");
     for (std::string_view rest = got; !rest.empty();) {
         const int status = take_response(rest);
-        constexpr std::array kKnown{100, 200, 204, 400, 401, 403, 404, 405, 413, 415, 431, 501, 503};
+        constexpr std::array kKnown{100, 200, 204, 400, 401, 403, 404,
+                                    405, 413, 415, 431, 501, 503};
         PACE_CHECK(std::find(kKnown.begin(), kKnown.end(), status) != kKnown.end(),
                    "another status");
     }

@@ -1,6 +1,6 @@
-// Fuzzes the bodies of requests to `paceline serve`: the input is a byte that chooses the endpoint, and
-// a body. What is refused is refused with an error that can be sent; what is accepted is orders that
-// the engine takes: tokens of the vocabulary, within the context, with valid sampling.
+// Fuzzes the bodies of requests to `paceline serve`: the input is a byte that chooses the endpoint,
+// and a body. What is refused is refused with an error that can be sent; what is accepted is orders
+// that the engine takes: tokens of the vocabulary, within the context, with valid sampling.
 #include <string>
 #include <string_view>
 
@@ -18,22 +18,86 @@ using namespace paceline::test;
 
 namespace {
 
-constexpr std::string_view kValues[] = {
-    "null", "true", "false", "0", "1", "-1", "0.5", "1e3", "1e999", "64", "16", "2147483648", "9223372036854775807",
-    "-9223372036854775809", "\"\"", "\"on\"", "\"off\"", "\"plain\"", "\"m\"", "\"text\"", "\"a\\u0000b\"",
-    "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\xc3\xa9\"", "\"\xff\"", "\"<|im_end|>\"", "[]", "{}", "[1,2,3]", "[\"a\",\"b\"]",
-    "[[1,2],\"c\"]", "{\"5\":-100}", "{\"include_usage\":true}", "{\"speculation\":\"off\",\"gamma\":2}",
-    "[{\"role\":\"user\",\"content\":\"x\"}]", "[{\"type\":\"text\",\"text\":\"y\"}]", "[{\"type\":\"image_url\"}]"};
-constexpr std::string_view kNames[] = {
-    "messages", "prompt", "model", "stream", "stream_options", "n", "stop", "seed", "max_tokens", "max_completion_tokens",
-    "ignore_eos", "cache_salt", "priority", "temperature", "top_p", "min_p", "top_k", "presence_penalty",
-    "frequency_penalty", "repetition_penalty", "logit_bias", "paceline", "chat_template_kwargs", "content", "tokens",
-    "add_special", "parse_special", "with_pieces", "return_token_strs", "logprobs", "tools", "response_format", "echo"};
+constexpr std::string_view kValues[] = {"null",
+                                        "true",
+                                        "false",
+                                        "0",
+                                        "1",
+                                        "-1",
+                                        "0.5",
+                                        "1e3",
+                                        "1e999",
+                                        "64",
+                                        "16",
+                                        "2147483648",
+                                        "9223372036854775807",
+                                        "-9223372036854775809",
+                                        "\"\"",
+                                        "\"on\"",
+                                        "\"off\"",
+                                        "\"plain\"",
+                                        "\"m\"",
+                                        "\"text\"",
+                                        "\"a\\u0000b\"",
+                                        "\"\\ud83d\\ude00\"",
+                                        "\"\\ud800\"",
+                                        "\"\xc3\xa9\"",
+                                        "\"\xff\"",
+                                        "\"<|im_end|>\"",
+                                        "[]",
+                                        "{}",
+                                        "[1,2,3]",
+                                        "[\"a\",\"b\"]",
+                                        "[[1,2],\"c\"]",
+                                        "{\"5\":-100}",
+                                        "{\"include_usage\":true}",
+                                        "{\"speculation\":\"off\",\"gamma\":2}",
+                                        "[{\"role\":\"user\",\"content\":\"x\"}]",
+                                        "[{\"type\":\"text\",\"text\":\"y\"}]",
+                                        "[{\"type\":\"image_url\"}]"};
+constexpr std::string_view kNames[] = {"messages",
+                                       "prompt",
+                                       "model",
+                                       "stream",
+                                       "stream_options",
+                                       "n",
+                                       "stop",
+                                       "seed",
+                                       "max_tokens",
+                                       "max_completion_tokens",
+                                       "ignore_eos",
+                                       "cache_salt",
+                                       "priority",
+                                       "temperature",
+                                       "top_p",
+                                       "min_p",
+                                       "top_k",
+                                       "presence_penalty",
+                                       "frequency_penalty",
+                                       "repetition_penalty",
+                                       "logit_bias",
+                                       "paceline",
+                                       "chat_template_kwargs",
+                                       "content",
+                                       "tokens",
+                                       "add_special",
+                                       "parse_special",
+                                       "with_pieces",
+                                       "return_token_strs",
+                                       "logprobs",
+                                       "tools",
+                                       "response_format",
+                                       "echo"};
 constexpr std::string_view kNeeded[] = {
     "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me\"}]",
-    "\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\","
-    "\"text\":\"a\"}]},{\"role\":\"assistant\",\"content\":null},{\"role\":\"user\",\"content\":\"b\"}]",
-    "\"prompt\":\"one two\"", "\"prompt\":[\"one\",[5,6,7]]", "\"content\":\"h\xc3\xa9llo\"", "\"tokens\":[5,6,7]"};
+    "\"messages\":[{\"role\":\"system\",\"content\":\"Be "
+    "brief.\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\","
+    "\"text\":\"a\"}]},{\"role\":\"assistant\",\"content\":null},{\"role\":\"user\",\"content\":"
+    "\"b\"}]",
+    "\"prompt\":\"one two\"",
+    "\"prompt\":[\"one\",[5,6,7]]",
+    "\"content\":\"h\xc3\xa9llo\"",
+    "\"tokens\":[5,6,7]"};
 constexpr int kContext = 256;
 
 serve::ServedModel tiny_model() {
@@ -64,7 +128,8 @@ void check(const serve::ApiError& error) {
 void check(const serve::PreparedAnswers& made, const serve::ServedModel& model) {
     const std::size_t n = static_cast<std::size_t>(made.fields.n);
     PACE_CHECK(made.orders.size() == made.prompt_tokens.size() * n, "another number of answers");
-    PACE_CHECK(!made.orders.empty() && made.orders.size() <= serve::kChoicesMax, "too many answers");
+    PACE_CHECK(!made.orders.empty() && made.orders.size() <= serve::kChoicesMax,
+               "too many answers");
     for (const ServiceOrder& order : made.orders) {
         Request request = order.request;
         request.context = kContext;  // the session's part
@@ -75,8 +140,9 @@ void check(const serve::PreparedAnswers& made, const serve::ServedModel& model) 
 }
 
 void check(const serve::Reply& reply) {
-    PACE_CHECK(reply.status == 200 || reply.status == 400 || reply.status == 404 || reply.status == 501,
-               "another status");
+    PACE_CHECK(
+        reply.status == 200 || reply.status == 400 || reply.status == 404 || reply.status == 501,
+        "another status");
     PACE_CHECK(utf8::valid_prefix(reply.body) == reply.body.size(), "no UTF-8");
     PACE_CHECK(nlohmann::json::accept(reply.body), "no JSON");
 }
