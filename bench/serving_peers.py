@@ -44,11 +44,9 @@ class Served:
     def __init__(self, command, port):
         self.port = port
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            if port is None and (found := re.search(r"http://127\.0\.0\.1:(\d+)", line)):
+        while self.port is None and (line := self.process.stderr.readline()):
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
                 self.port = int(found[1])
-            if self.port is not None:
-                break
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
         until = time.monotonic() + 120
         while self.health() != 200:
