@@ -171,6 +171,24 @@ Option& Option::tells(bool& given) {
     return *this;
 }
 
+bool Option::given() const {
+    return option_->count() > 0;
+}
+
+std::string Option::give(const std::vector<std::string>& values) {
+    try {
+        for (const std::string& value : values) option_->add_result(value);
+        option_->run_callback();
+    } catch (const CLI::ParseError& error) {
+        return error.what();
+    }
+    return {};
+}
+
+Option Command::option(const std::string& name) {
+    return Option{*app_->get_option(name)};
+}
+
 Command Command::add_command(const std::string& name, const std::string& text) {
     return Command{*app_->add_subcommand(name, text)};
 }
