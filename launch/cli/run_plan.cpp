@@ -9,16 +9,11 @@ namespace paceline {
 
 Result<std::optional<PipelineConfig>> written_pipeline(const RunOptions& options) {
     if (!options.uses_stages() || options.is_auto()) return std::optional<PipelineConfig>{};
-    Result<PipelineConfig> config = options.config_file.empty()
-                                        ? method_config(options.method)
-                                        : read_pipeline_config(options.config_file);
+    const Result<ConfigSource> source = config_source(options.config_file, options.method);
+    if (!source) return source.error();
+    Result<PipelineConfig> config =
+        written_config(source.value(), device_of(options.model), options.draft_model);
     if (!config) return config.error();
-    if (const Device device = device_of(options.model); device.gpu) {
-        if (Status s = use_device(config.value(), device); !s) return s.error();
-    }
-    if (!options.draft_model.empty()) {
-        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
-    }
     return std::optional{std::move(config).value()};
 }
 

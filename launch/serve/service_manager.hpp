@@ -1,17 +1,15 @@
-// tell_service_manager(): the protocol of systemd for Type=notify services: one datagram, such as
-// READY=1, to the socket that it names.
+// What systemd is told of the server, where a unit of Type=notify started it ($NOTIFY_SOCKET).
 //
-// A service that nothing started as such has no socket: nothing happens. Any thread; never blocks.
+// Without libsystemd (cmake -DPACELINE_SYSTEMD=OFF) nothing happens. Any thread.
 #pragma once
 
 #include <string>
 
-#include "ipc/base/result.hpp"
-
 namespace paceline::serve {
 
-/// `socket`: a path, or a name with @ in front in Linux' abstract space. Errors: BadArgument for
-/// another form, and those of the system.
-Status tell_service_manager(const std::string& socket, const std::string& lines);
+/// READY=1: requests are answered.
+void tell_ready(const std::string& status);
+/// STOPPING=1: the drain has begun.
+void tell_stopping();
 
 }  // namespace paceline::serve

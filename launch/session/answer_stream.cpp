@@ -63,6 +63,12 @@ bool AnswerStream::over() const {
     return over_;
 }
 
+std::size_t AnswerStream::bytes() const {
+    const std::lock_guard lock{mutex_};
+    return text_.capacity() + ids_.capacity() * sizeof(TokenId) +
+           text_ends_.capacity() * sizeof(std::size_t);
+}
+
 void AnswerStream::watch(const Bell& bell) {
     const std::lock_guard lock{mutex_};
     bells_.push_back(bell);

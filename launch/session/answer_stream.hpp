@@ -61,6 +61,7 @@ public:
     [[nodiscard]] AnswerPiece piece(std::size_t begin) const;
     [[nodiscard]] std::size_t size() const;  // tokens
     [[nodiscard]] bool over() const;
+    [[nodiscard]] std::size_t bytes() const;  // of memory that it takes
 
 private:
     friend class AnswerReader;

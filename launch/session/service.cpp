@@ -254,6 +254,10 @@ Error Service::gone() const {
 }
 
 void Service::publish() {
+    if (const auto now = Clock::now(); now - usage_read_ >= kUsagePeriod) {
+        usage_read_ = now;
+        totals_.usage = session_->usage();
+    }
     ServiceSnapshot next = totals_;
     const std::vector<LostStage> lost = session_->lost_stages();
     bool essential = false;
@@ -265,6 +269,12 @@ void Service::publish() {
                  : essential     ? ServiceState::Recovering
                  : !lost.empty() ? ServiceState::Degraded
                                  : ServiceState::Ok;
+    if (!essential) {
+        recovering_since_.reset();
+    } else if (!recovering_since_) {
+        recovering_since_ = Clock::now();
+    }
+    next.recovering_since = recovering_since_.value_or(Clock::time_point{});
     next.stages = session_->stages();
     next.running = running_;
     next.heartbeat = Clock::now();

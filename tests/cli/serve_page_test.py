@@ -114,7 +114,7 @@ class Page(ServeTest):
         self.server.chat(PROMPT, max_tokens=200, ignore_eos=True)
         engine = (PAGE / "engine.js").read_text()
         named = re.search(r"const METRICS = \{(.*?)\n\};", engine, re.DOTALL)[1]
-        names = re.findall(r'"(\w+)"', named.split("later:")[0])
+        names = re.findall(r'"(\w+)"', named)
         self.assertGreater(len(names), 8)
         metrics = self.server.get("/metrics").text
         # The expression of the script, on each line of the server.
@@ -127,6 +127,8 @@ class Page(ServeTest):
                 found.setdefault(parts[1], []).append((parts[2] or "", float(parts[3])))
         self.assertEqual([name for name in names if name not in found], [])
         self.assertIn('process="', found["paceline_stage_up"][0][0])
+        for name in ("paceline_stage_busy_seconds_total", "paceline_stage_restarts_total"):
+            self.assertIn('process="', found[name][0][0])
         self.assertIn('position="', found["paceline_spec_num_accepted_tokens_per_pos_total"][0][0])
         props = self.server.get("/props").json
         for name in re.findall(r"props\.(\w+)", engine):
@@ -229,11 +231,15 @@ class OpenApi(ServeTest):
             text = (API / f"{source}.cpp").read_text()
             return set(re.findall(rf'\b{reader}(?:\.\w+\(|, )\s*"(\w+)"', text))
 
-        common = read("generation_fields", "fields")
+        # What read_deadlines() reads stands in the object `paceline`.
+        common = read("generation_fields", "fields") - {"deadlines"}
         self.assertEqual(self.names("ChatRequest"), common | read("chat_request", "fields"))
         prompt = set(re.findall(r'Fields\{body\}\.find\("(\w+)"\)', (API / "completion_request.cpp").read_text()))
         self.assertEqual(self.names("CompletionRequest"), common | prompt)
-        self.assertEqual(self.names("StreamOptions", "Speculation"), read("generation_fields", "inner"))
+        self.assertEqual(self.names("StreamOptions", "Speculation", "Deadlines"),
+                         read("generation_fields", "inner") | {"deadlines"})
+        renamed = set(re.findall(r'rename\(common, "(\w+)"', (API / "native_request.cpp").read_text()))
+        self.assertEqual(self.names("NativeRequest"), common | prompt | renamed | read("prepare_answers", "own"))
         tokens = read("token_endpoints", "fields") | {"content", "prompt"} | read("chat_request", "fields")
         self.assertEqual(self.names("TokenizeRequest"), tokens)
 
@@ -270,10 +276,13 @@ class OpenApi(ServeTest):
                 answer = self.server.post(path, body)
                 self.assertEqual(answer.status, 400, (request, name, answer.text))
                 self.assertTrue(answer.json["error"]["param"].startswith(name), (request, name, answer.text))
-        for outer, inner in (("stream_options", "StreamOptions"), ("paceline", "Speculation")):
+        for outer, inner in (("stream_options", "StreamOptions"), ("paceline", "Speculation"),
+                             ("paceline.deadlines", "Deadlines")):
             for name, schema in self.schemas[inner]["properties"].items():
-                answer = self.server.post("/v1/chat/completions", {**base["ChatRequest"][1], "stream": True,
-                                                                   outer: {name: self.wrong_value(schema)}})
+                own = {name: self.wrong_value(schema)}
+                for place in reversed(outer.split(".")):
+                    own = {place: own}
+                answer = self.server.post("/v1/chat/completions", {**base["ChatRequest"][1], "stream": True, **own})
                 self.assertEqual((answer.status, answer.json["error"]["param"]), (400, f"{outer}.{name}"), answer.text)
 
     def test_answers_have_what_it_requires(self):
@@ -306,6 +315,9 @@ class OpenApi(ServeTest):
                 (self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 5}), "Completion"),
                 (self.server.get("/v1/models"), "Models"), (self.server.get(f"/v1/models/{model}"), "Model"),
                 (self.server.get("/v1/models/other"), "Error"), (self.server.get("/health"), "Health"),
+                (self.server.get("/health?deep=1"), "Health"), (self.server.get("/slots"), "Slots"),
+                (self.server.get("/tokenizer_info"), "TokenizerInfo"),
+                (self.server.post("/completion", {"prompt": "x", "n_predict": 3}), "NativeCompletion"),
                 (self.server.get("/version"), "Version"), (self.server.get("/props"), "Props"),
                 (self.server.post("/tokenize", {"content": "x", "with_pieces": True}), "Tokens"),
                 (self.server.post("/tokenize", {"messages": user, "return_token_strs": True}), "Tokens"),

@@ -101,9 +101,9 @@ public:
             ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0,
             "no socket");
         own_ = ends[0];
-        asio::ip::tcp::socket socket{io};
-        socket.assign(asio::ip::tcp::v4(), ends[1]);
-        auto serve = [](asio::ip::tcp::socket taken,
+        serve::HttpSocket socket{io};
+        socket.assign(serve::HttpProtocol{AF_UNIX, 0}, ends[1]);
+        auto serve = [](serve::HttpSocket taken,
                         serve::HttpContext& shared) -> asio::awaitable<void> {
             serve::HttpConnection connection{std::move(taken), shared};
             co_await connection.run();

@@ -1,6 +1,6 @@
 // Engine: what /health, /metrics and /props say, once a second, as figures, a time line and bars.
 
-// Names in GET /metrics. A server that lacks one of `later` shows no figure for it.
+// Names in GET /metrics.
 const METRICS = {
   running: "paceline_requests_running",
   waiting: "paceline_requests_waiting",
@@ -9,21 +9,19 @@ const METRICS = {
   replays: "paceline_replays_total",
   preemptions: "paceline_preemptions_total",
   stageUp: "paceline_stage_up",
+  busy: "paceline_stage_busy_seconds_total",
+  restarts: "paceline_stage_restarts_total",
+  pages: "paceline_kv_pages",
+  pagesUsed: "paceline_kv_pages_used",
   drafts: "paceline_spec_num_drafts_total",
   drafted: "paceline_spec_num_draft_tokens_total",
   accepted: "paceline_spec_num_accepted_tokens_total",
   acceptedAt: "paceline_spec_num_accepted_tokens_per_pos_total",
-  later: {
-    restarts: "paceline_stage_restarts_total",
-    pagesUsed: "paceline_kv_pages_used",
-    pages: "paceline_kv_pages",
-    busy: "paceline_stage_busy_ratio",
-  },
 };
 const POLL_MS = 1000;
 const SAMPLES = 60;
 
-const engine = { samples: [], stages: [], last: null };
+const engine = { samples: [], stages: [], counts: {}, last: null };
 
 // {name: [{labels, value}]} of Prometheus' text format.
 function readMetrics(text) {
@@ -58,9 +56,9 @@ function showFigures(metrics, rate) {
     ["tokens a pass", drafts ? number(1 + of(METRICS.accepted) / drafts, 2) : undefined],
     ["tokens made", of(METRICS.generated)], ["cached", of(METRICS.cached)],
     ["replays", of(METRICS.replays)], ["preemptions", of(METRICS.preemptions)],
-    ["restarts", of(METRICS.later.restarts)],
-    ["KV pages", of(METRICS.later.pages) === undefined ? undefined
-      : number(of(METRICS.later.pagesUsed) || 0) + " / " + number(of(METRICS.later.pages))],
+    ["restarts", of(METRICS.restarts)],
+    ["KV pages", of(METRICS.pages) === undefined ? undefined
+      : number(of(METRICS.pagesUsed)) + " / " + number(of(METRICS.pages))],
   ];
   at("figures").replaceChildren(...rows.filter((row) => row[1] !== undefined).map(([name, value]) => {
     const box = element("div");
@@ -94,7 +92,7 @@ function shape(name, attributes) {
   return made;
 }
 
-// A row for each process, and the rate of tokens below; neighbouring samples of one state are one bar.
+// A row for each process, the darker the busier, and the rate of tokens below.
 function showTimeline() {
   const width = 330, left = 92, row = 16, rateHeight = 36;
   const names = engine.stages.map((stage) => stage.labels.process);
@@ -108,16 +106,14 @@ function showTimeline() {
     const label = shape("text", { x: 4, y: line * row + 12 });
     label.textContent = name.length > 15 ? name.slice(0, 14) + "\u2026" : name;
     svg.append(label);
-    for (let begin = 0; begin < engine.samples.length;) {
-      const up = engine.samples[begin].up[name];
-      let end = begin;
-      while (end < engine.samples.length && engine.samples[end].up[name] === up) ++end;
-      if (up !== undefined) {
-        svg.append(shape("rect", { class: up ? "up" : "down", x: x(begin), y: line * row + 3,
-          width: (end - begin) * step, height: row - 5 }));
-      }
-      begin = end;
-    }
+    engine.samples.forEach((sample, index) => {
+      const stage = sample.stages[name];
+      if (!stage) return;
+      const bar = shape("rect", { class: stage.up ? "up" : "down", x: x(index), y: line * row + 3,
+        width: step + 0.2, height: row - 5 });
+      if (stage.up) bar.setAttribute("fill-opacity", 0.2 + 0.8 * stage.busy);
+      svg.append(bar);
+    });
   });
   const top = names.length * row + 4;
   const most = Math.max(1, ...engine.samples.map((sample) => sample.rate || 0));
@@ -135,6 +131,21 @@ function showStages(metrics) {
     + (lost.length ? "; restarting: " + lost.join(", ") : "; all running");
 }
 
+// By process: whether it ran all the time since the last look, and what part of the time it was busy. One that
+// was replaced in between is back before anyone sees it gone: the counter of restarts tells.
+function stagesOf(metrics, seconds) {
+  const risen = (name, process) => {
+    const value = (metrics[name] || []).find((each) => each.labels.process === process)?.value || 0;
+    const before = engine.counts[name + process];
+    engine.counts[name + process] = value;
+    return before === undefined ? 0 : Math.max(0, value - before);
+  };
+  return Object.fromEntries(engine.stages.map(({ labels: { process }, value }) => [process, {
+    up: risen(METRICS.restarts, process) === 0 && value > 0,
+    busy: seconds > 0 ? Math.min(1, risen(METRICS.busy, process) / seconds) : 0,
+  }]));
+}
+
 function take(text) {
   const metrics = readMetrics(text);
   const now = performance.now();
@@ -143,8 +154,7 @@ function take(text) {
   engine.last = { now, made };
   const rate = before && made >= before.made ? (made - before.made) / ((now - before.now) / 1000) : undefined;
   showStages(metrics);
-  const up = Object.fromEntries(engine.stages.map((stage) => [stage.labels.process, stage.value > 0]));
-  engine.samples.push({ up, rate });
+  engine.samples.push({ stages: stagesOf(metrics, before ? (now - before.now) / 1000 : 0), rate });
   if (engine.samples.length > SAMPLES) engine.samples.shift();
   showFigures(metrics, rate);
   showPositions(metrics);
