@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kForgetLookMin{20};
 constexpr std::chrono::milliseconds kForgetLookMax{1'000};
 constexpr std::chrono::seconds kLastWrites{5};  // beyond the drain's limit
 constexpr std::chrono::seconds kLastCloses{1};
-constexpr std::size_t kConnectionsMax = 8192;
+constexpr std::size_t kConnectionsMax = 16'384;
 constexpr int kNice = 5;
 
 /// Half of the descriptors: each answer needs one or two of its own.
