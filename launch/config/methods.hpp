@@ -25,8 +25,8 @@ inline constexpr const char* kDeviceIsInTheFile =
     "--device is for --method; with --config the file says where each stage runs "
     "(device = \"cuda:0\")";
 
-/// The configuration of `source` with what the options --device and --draft-model (may be empty) change
-/// in it. Errors: those of parse_pipeline_config() and the two above.
+/// The configuration of `source` with what the options --device and --draft-model (may be empty)
+/// change in it. Errors: those of parse_pipeline_config() and the two above.
 [[nodiscard]] Result<PipelineConfig> written_config(const ConfigSource& source,
                                                     const Device& device,
                                                     const std::string& draft_model);
