@@ -1,16 +1,16 @@
-// AnswerEvents: from the pieces of a request's answers to the events of a stream, or to one body, in
-// OpenAI's APIs.
+// AnswerEvents: from the pieces of a request's answers to the events of a stream, or to one body,
+// in OpenAI's APIs.
 //
 //     events.add(choice, piece)  ->  "data: {...}\n\n" of chunks       both: it remembers
 //     events.end()               ->  usage, "data: [DONE]\n\n"
 //     events.body()              ->  the whole response, where nothing is streamed
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
-// choice has its finish_reason and no text. The objects `paceline`, `timings` and `metrics` are on the
-// usage chunk, or on the very last chunk if usage was not asked for. With paceline.spans each chunk
-// with text also says which parts of it were candidates (text_spans.hpp).
-// Events of a stream that can be resumed have an `id`: as many tokens of the answer are in this event
-// and those before it; one more than it has tokens, if the event belongs to the end of the answer.
+// choice has its finish_reason and no text. The objects `paceline`, `timings` and `metrics` are on
+// the usage chunk, or on the very last chunk if usage was not asked for. With paceline.spans each
+// chunk with text also says which parts of it were candidates (text_spans.hpp).
+// Events of a stream that can be resumed have an `id`: as many tokens of the answer are in this
+// event and those before it; one more than it has tokens, if the event belongs to its end.
 // begin_at(id) makes the events that follow.
 // Pure; one thread.
 #pragma once

@@ -117,7 +117,8 @@ void Fields::texts(const char* name,
     if (found == nullptr) return;
     for (const json& each : *found) {
         if (!each.is_string() || each.get_ref<const std::string&>().size() > bytes_max)
-            return refuse(name, fmt::format("must be a list of strings of at most {} bytes", bytes_max));
+            return refuse(name,
+                          fmt::format("must be a list of strings of at most {} bytes", bytes_max));
         values.push_back(each.get<std::string>());
     }
 }

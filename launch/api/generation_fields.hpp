@@ -33,7 +33,7 @@ struct GivenSampling {
     std::optional<float> temperature = {}, top_p = {}, min_p = {};
     std::optional<float> repetition_penalty = {}, presence_penalty = {}, frequency_penalty = {};
     std::optional<std::int64_t> top_k = {};
-    std::optional<std::int64_t> penalty_window = {};  // -1: all tokens
+    std::optional<std::int64_t> penalty_window = {};         // -1: all tokens
     std::vector<std::pair<TokenId, float>> logit_bias = {};  // sorted by id, each once
 };
 

@@ -48,6 +48,7 @@ Reply props_reply(const ServedModel& model) {
     return info_reply({{"model_alias", model.name},
                        {"total_slots", model.running},
                        {"n_ctx", model.context},
+                       {"default_generation_settings", {{"n_ctx", model.context}}},
                        {"chat_template", tokens.chat_template},
                        {"bos_token", token_text(model, tokens.bos)},
                        {"eos_token", token_text(model, tokens.eos)},

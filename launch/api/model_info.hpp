@@ -1,5 +1,5 @@
-// What GET /v1/models, /v1/models/ID, /props, /slots, /tokenizer_info and /version say. Never the path
-// of a file.
+// What GET /v1/models, /v1/models/ID, /props, /slots, /tokenizer_info and /version say. Never the
+// path of a file.
 //
 // Pure.
 #pragma once

@@ -50,8 +50,9 @@ NativeEvents::NativeEvents(ResponseHead head, const PreparedAnswers& prepared)
       list_{prepared.prompt_is_list} {
     for (const std::int32_t tokens : prepared.prompt_tokens) {
         for (int i = 0; i < fields_.n; ++i)
-            choices_.push_back({.report = AnswerReport{{tokens}, 1, prepared.seed, head_.method, head_.gamma},
-                                .prompt_tokens = tokens});
+            choices_.push_back(
+                {.report = AnswerReport{{tokens}, 1, prepared.seed, head_.method, head_.gamma},
+                 .prompt_tokens = tokens});
     }
 }
 
@@ -82,34 +83,34 @@ std::string NativeEvents::stopping_word(FinishReason finish) const {
 Json NativeEvents::part(std::size_t choice, const AnswerPiece& piece) const {
     const Choice& own = choices_[choice];
     Json object{{"index", choice},
-              {"content", piece.text},
-              {"tokens", own.ids},
-              {"stop", false},
-              {"id_slot", -1},
-              {"tokens_predicted", own.tokens},
-              {"tokens_evaluated", own.prompt_tokens}};
+                {"content", piece.text},
+                {"tokens", own.ids},
+                {"stop", false},
+                {"id_slot", -1},
+                {"tokens_predicted", own.tokens},
+                {"tokens_evaluated", own.prompt_tokens}};
     return object;
 }
 
 Json NativeEvents::whole(std::size_t choice) const {
     const Choice& own = choices_[choice];
     Json object{{"index", choice},
-              {"content", own.text},
-              {"tokens", own.ids},
-              {"id_slot", -1},
-              {"stop", true},
-              {"model", head_.model},
-              {"tokens_predicted", own.tokens},
-              {"tokens_evaluated", own.prompt_tokens},
-              {"generation_settings", settings()},
-              {"has_new_line", own.new_line},
-              {"truncated", false},
-              {"stop_type", stop_type(own.finish)},
-              {"stopping_word", stopping_word(own.finish)},
-              {"tokens_cached", own.report.cached_tokens()},
-              {"timings", own.report.timings()},
-              {"metrics", own.report.metrics()},
-              {"paceline", own.report.paceline()}};
+                {"content", own.text},
+                {"tokens", own.ids},
+                {"id_slot", -1},
+                {"stop", true},
+                {"model", head_.model},
+                {"tokens_predicted", own.tokens},
+                {"tokens_evaluated", own.prompt_tokens},
+                {"generation_settings", settings()},
+                {"has_new_line", own.new_line},
+                {"truncated", false},
+                {"stop_type", stop_type(own.finish)},
+                {"stopping_word", stopping_word(own.finish)},
+                {"tokens_cached", own.report.cached_tokens()},
+                {"timings", own.report.timings()},
+                {"metrics", own.report.metrics()},
+                {"paceline", own.report.paceline()}};
     if (fields_.response_fields.empty()) return object;
     Json chosen = Json::object();
     for (const std::string& place : fields_.response_fields) {
@@ -132,7 +133,8 @@ std::string NativeEvents::add(std::size_t choice, const AnswerPiece& piece) {
         }
     } else {
         own.text += piece.text;
-        if (fields_.return_tokens) own.ids.insert(own.ids.end(), piece.ids.begin(), piece.ids.end());
+        if (fields_.return_tokens)
+            own.ids.insert(own.ids.end(), piece.ids.begin(), piece.ids.end());
     }
     if (!piece.over) return events;
     own.report.add(0, piece.stats);

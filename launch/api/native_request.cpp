@@ -1,6 +1,7 @@
 #include "launch/api/native_request.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <fmt/core.h>
 #include <utility>
 
@@ -36,8 +37,7 @@ ApiResult<std::vector<TokenId>> biased_tokens(const json& token,
                                               const std::string& place,
                                               const ServedModel& model) {
     if (token.is_string())
-        return model.tokenizer().encode(token.get_ref<const std::string&>(),
-                                        SpecialTokens::AsText);
+        return model.tokenizer().encode(token.get_ref<const std::string&>(), SpecialTokens::AsText);
     return token_ids(json::array({token}), place, model.vocab_size());
 }
 
@@ -61,14 +61,26 @@ ApiResult<json> biases_of(const json& list, const ServedModel& model) {
     return biases;
 }
 
+/// {"5": 1, " text": -1} as [[5, 1], [" text", -1]].
+json pairs_of(const json& object) {
+    json pairs = json::array();
+    for (const auto& [key, bias] : object.items()) {
+        std::int64_t id = 0;
+        const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+        const bool whole = parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size();
+        pairs.push_back(json::array({whole ? json(id) : json(key), bias}));
+    }
+    return pairs;
+}
+
 bool is_one_prompt(const json& list) {
     return std::any_of(list.begin(), list.end(), [](const json& each) { return each.is_number(); });
 }
 
 /// A text, ids, or a list in which both alternate.
 ApiResult<std::vector<TokenId>> tokens_of_prompt(const json& given,
-                                              const std::string& place,
-                                              const ServedModel& model) {
+                                                 const std::string& place,
+                                                 const ServedModel& model) {
     if (given.is_string()) return encode_raw(given.get_ref<const std::string&>(), model);
     if (given.is_object()) {
         const auto text = given.find("prompt_string");
@@ -78,16 +90,17 @@ ApiResult<std::vector<TokenId>> tokens_of_prompt(const json& given,
             return encode_raw(text->get_ref<const std::string&>(), model);
     }
     if (!given.is_array() || given.empty())
-        return bad_field(place, "must be a string, a list of token ids and strings, or a list of "
-                                "such prompts");
+        return bad_field(place,
+                         "must be a string, a list of token ids and strings, or a list of "
+                         "such prompts");
     std::vector<TokenId> tokens;
     for (std::size_t i = 0; i < given.size(); ++i) {
         const std::string name = fmt::format("{}[{}]", place, i);
         ApiResult<std::vector<TokenId>> part =
-            given[i].is_string() ? ApiResult<std::vector<TokenId>>{model.tokenizer().encode(
-                                       given[i].get_ref<const std::string&>(),
-                                       SpecialTokens::Parse)}
-                                 : token_ids(json::array({given[i]}), name, model.vocab_size());
+            given[i].is_string()
+                ? ApiResult<std::vector<TokenId>>{model.tokenizer().encode(
+                      given[i].get_ref<const std::string&>(), SpecialTokens::Parse)}
+                : token_ids(json::array({given[i]}), name, model.vocab_size());
         if (!part)
             return bad_field(name, fmt::format("must be a text or a token id from 0 to {}",
                                                model.vocab_size() - 1));
@@ -107,11 +120,10 @@ ApiResult<json> with_common_names(const json& body, const ServedModel& model) {
         if (at != common.end() && is_below_zero(*at)) common.erase(at);
     }
     const auto biases = common.find("logit_bias");
-    if (biases != common.end() && biases->is_array()) {
-        ApiResult<json> object = biases_of(*biases, model);
-        if (!object) return object.error();
-        *biases = std::move(object.value());
-    }
+    if (biases == common.end() || !(biases->is_array() || biases->is_object())) return common;
+    ApiResult<json> object = biases_of(biases->is_array() ? *biases : pairs_of(*biases), model);
+    if (!object) return object.error();
+    *biases = std::move(object.value());
     return common;
 }
 

@@ -1,6 +1,7 @@
 // The body of POST /completion, llama.cpp's own API, in the names that the other endpoints have.
 //
-//     n_predict -> max_tokens (-1: until the context is full)     repeat_penalty -> repetition_penalty
+//     n_predict -> max_tokens (-1: until the context is full)
+//     repeat_penalty -> repetition_penalty
 //     seed -1 -> absent       logit_bias [[id or text, bias or false], ...] -> {id: bias}
 //     prompt: what a completion takes, ["text", 1, 2] as one prompt, {"prompt_string": "text"}
 //

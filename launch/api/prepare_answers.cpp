@@ -198,7 +198,8 @@ ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedMod
     if (fields.resume) return bad_field("paceline.resume", "is for /v1 endpoints");
     Fields own{read.value()};
     own.boolean("return_tokens", fields.return_tokens);
-    own.texts("response_fields", fields.response_fields, kResponseFieldsMax, kResponseFieldBytesMax);
+    own.texts("response_fields", fields.response_fields, kResponseFieldsMax,
+              kResponseFieldBytesMax);
     if (own.error()) return *own.error();
     ApiResult<NativePrompts> prompts = native_prompts(read.value(), model);
     if (!prompts) return prompts.error();

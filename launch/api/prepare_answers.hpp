@@ -1,4 +1,5 @@
-// prepare_chat(), prepare_completion(), prepare_native(): from the body of a request to orders for the Service.
+// prepare_chat(), prepare_completion(), prepare_native(): from the body of a request to orders for
+// the Service.
 //
 // Reads JSON, renders the template and tokenises: milliseconds for a long prompt, so the server
 // calls them on its pool of threads. An absent seed is drawn here. Answer i of a prompt is drawn

@@ -13,9 +13,9 @@ void ResponseForm::check_end(const AnswerPiece& piece) {
     }
     if (finish_reason(piece.stats.finish) != nullptr) return;
     const bool failed = piece.stats.finish == FinishReason::Failed;
-    status_ = Error{failed ? Errc::BadFile : Errc::Cancelled,
-                    failed ? "no token can be drawn: no logit is a finite number"
-                           : "the answer was cancelled"};
+    status_ = Error{
+        failed ? Errc::BadFile : Errc::Cancelled,
+        failed ? "no token can be drawn: no logit is a finite number" : "the answer was cancelled"};
 }
 
 std::string ResponseForm::error_event(const ApiError& error) {

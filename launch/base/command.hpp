@@ -51,8 +51,8 @@ public:
 
     /// Whether the command line has it, or give() was called. Of a command that was parsed.
     [[nodiscard]] bool given() const;
-    /// As if the command line had it with these values, true or false for a flag. The complaint about
-    /// them; empty: there is none.
+    /// As if the command line had it with these values, true or false for a flag. The complaint
+    /// about them; empty: there is none.
     [[nodiscard]] std::string give(const std::vector<std::string>& values);
 
 private:

@@ -126,7 +126,7 @@ int run(int argc, char** argv) {
     const paceline::Command convert_command = paceline::add_convert(root, convert_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
-    if (serve_command.parsed()) 
+    if (serve_command.parsed())
         return paceline::run_serve(serve_command, serve_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);

@@ -28,8 +28,8 @@ inline constexpr const char* kDeviceIsInTheFile =
 inline constexpr const char* kGpusOrDevice =
     "--device puts all stages on one GPU; leave it out with --gpus or --machine";
 
-/// The configuration of `source` with what the options --device and --draft-model (may be empty) change
-/// in it. Errors: those of parse_pipeline_config() and the two above.
+/// The configuration of `source` with what the options --device and --draft-model (may be empty)
+/// change in it. Errors: those of parse_pipeline_config() and the two above.
 [[nodiscard]] Result<PipelineConfig> written_config(const ConfigSource& source,
                                                     const Device& device,
                                                     const std::string& draft_model);

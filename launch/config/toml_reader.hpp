@@ -25,7 +25,7 @@ struct TomlNumber {
 using TomlNumbers = std::vector<TomlNumber>;
 using TomlTexts = std::vector<std::string>;
 /// monostate: absent, or of another type (a date, a table, a list of something else).
-using TomlValue = 
+using TomlValue =
     std::variant<std::monostate, bool, TomlNumber, std::string, TomlNumbers, TomlTexts>;
 
 class TomlTable {

@@ -94,7 +94,8 @@ Result<AccessRules> AccessRules::make(const std::string& host,
     AccessRules rules;
     rules.host_ = lower(host);
     if (!sources.key.empty()) {
-        if (Status s = check_key_text(sources.key); !s) return Error{Errc::BadArgument, "PACELINE_API_KEY: " + s.error().what};
+        if (Status s = check_key_text(sources.key); !s)
+            return Error{Errc::BadArgument, "PACELINE_API_KEY: " + s.error().what};
         rules.digests_.push_back(digest_of(sources.key));
     }
     if (!sources.file.empty()) {

@@ -21,10 +21,9 @@ void AnswerSet::add(const Submitted& taken, std::chrono::milliseconds pause) {
 void AnswerSet::follow(std::shared_ptr<AnswerStream> stream,
                        std::size_t begin,
                        std::chrono::milliseconds pause) {
-    answers_.push_back(
-        {.id = {},
-         .reader = std::make_unique<AnswerReader>(std::move(stream), begin, pause),
-         .owned = false});
+    answers_.push_back({.id = {},
+                        .reader = std::make_unique<AnswerReader>(std::move(stream), begin, pause),
+                        .owned = false});
     ++open_;
 }
 

@@ -155,8 +155,8 @@ private:
     Clock::time_point written_ = begun_;
 };
 
-/// The place in the stream that a client asks for; the header counts more: a browser that comes back
-/// repeats the query of its first request.
+/// The place in the stream that a client asks for; the header counts more: a browser that comes
+/// back repeats the query of its first request.
 ApiResult<std::size_t> place_of(const Asked& asked, const AnswerStream& answer) {
     const std::string_view given = !asked.last_event_id.empty()
                                        ? std::string_view{asked.last_event_id}
@@ -279,8 +279,7 @@ asio::awaitable<bool> answer_request(HttpStream& stream,
         co_return co_await answer_resumable(stream, context, terms, std::move(kept));
     }
     const bool streams = prepared.value().fields.stream;
-    const std::unique_ptr<ResponseForm> events =
-        form_of(asked, head_of(context), prepared.value());
+    const std::unique_ptr<ResponseForm> events = form_of(asked, head_of(context), prepared.value());
     ApiResult<AnswerSet> taken = submit_answers(*model.service, std::move(prepared.value().orders),
                                                 streams ? kStreamPause : kWholePause);
     if (!taken) {

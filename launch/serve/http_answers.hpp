@@ -1,5 +1,5 @@
-// answer_request(): POST /v1/chat/completions, /v1/completions and /completion, from the body to the last byte
-// of the answer. resume_stream(): GET /v1/streams/ID, from an event to the last byte.
+// answer_request(): POST /v1/chat/completions, /v1/completions and /completion, from the body to
+// the last byte of the answer. resume_stream(): GET /v1/streams/ID, from an event to the last byte.
 //
 //     body -> prepare (pool) -> submit -> [events or one body] -> the connection may go on
 //
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
+
 #include "launch/api/routes.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_stream.hpp"
@@ -28,7 +29,8 @@ struct Asked {
     std::string last_event_id = {};  // the header; empty: absent
 };
 
-/// `asked`: Chat, Completions or Native. Precondition: context.model. True: the connection may go on.
+/// `asked`: Chat, Completions or Native. Precondition: context.model. True: the connection may go
+/// on.
 boost::asio::awaitable<bool> answer_request(HttpStream& stream,
                                             HttpContext& context,
                                             const Asked& asked,

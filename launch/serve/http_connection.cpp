@@ -39,8 +39,8 @@ RequestHead head_of_request(const Request& request) {
             .content_type = view_of(request[http::field::content_type])};
 }
 
-/// Ends what reads the stream when a time is over. Unlike the stream's own limit it leaves the socket
-/// open: the client is told.
+/// Ends what reads the stream when a time is over. Unlike the stream's own limit it leaves the
+/// socket open: the client is told.
 class ReadLimit {
 public:
     ReadLimit(HttpStream& stream, std::chrono::milliseconds time)

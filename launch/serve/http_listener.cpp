@@ -26,7 +26,7 @@ constexpr mode_t kOthersMask = 0177;
 
 /// Removes what a dead server left. Errors: something listens there, or it is no socket.
 Status make_room(const std::string& path) {
-    struct stat found{};
+    struct stat found {};
     if (::lstat(path.c_str(), &found) != 0) return {};
     if (!S_ISSOCK(found.st_mode))
         return Error{Errc::BadArgument, "--unix " + path + ": there is a file that is no socket"};
@@ -62,9 +62,9 @@ Result<std::unique_ptr<HttpListener>> HttpListener::listen(asio::io_context& io,
 
 HttpListener::~HttpListener() {
     if (path_.empty()) return;
-    struct stat found{};
-    const bool own = ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ &&
-                     found.st_ino == inode_;
+    struct stat found {};
+    const bool own =
+        ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
     if (own) ::unlink(path_.c_str());
 }
 
@@ -92,9 +92,8 @@ Status HttpListener::listen_tcp(const ListenPlace& place) {
 
 Status HttpListener::listen_unix(const std::string& path) {
     if (path.size() >= sizeof(sockaddr_un::sun_path))
-        return Error{Errc::BadArgument,
-                     fmt::format("--unix {}: a path has at most {} bytes", path,
-                                 sizeof(sockaddr_un::sun_path) - 1)};
+        return Error{Errc::BadArgument, fmt::format("--unix {}: a path has at most {} bytes", path,
+                                                    sizeof(sockaddr_un::sun_path) - 1)};
     if (Status room = make_room(path); !room) return room;
     const Unix::endpoint endpoint{path};
     boost::system::error_code error;
@@ -106,7 +105,7 @@ Status HttpListener::listen_unix(const std::string& path) {
     if (!error) acceptor_.listen(Acceptor::max_listen_connections, error);
     if (error)
         return Error{Errc::BadArgument, "--unix " + path + ": cannot listen: " + error.message()};
-    struct stat made{};
+    struct stat made {};
     if (::lstat(path.c_str(), &made) == 0) {
         path_ = path;
         device_ = made.st_dev;

@@ -1,8 +1,8 @@
 // HttpListener: the TCP port or Unix socket that clients connect to.
 //
 // A Unix socket belongs to this user alone (mode 0600). One that is left of a server that died is
-// replaced; where something listens, or the path is no socket, it stays and is an error. The file is
-// removed with this object, unless it has become another one.
+// replaced; where something listens, or the path is no socket, it stays and is an error. The file
+// is removed with this object, unless it has become another one.
 // On the I/O thread.
 #pragma once
 
@@ -24,8 +24,8 @@ public:
     using Acceptor = boost::asio::basic_socket_acceptor<HttpProtocol>;
 
     /// Errors: BadArgument: the address is none, or cannot be bound.
-    [[nodiscard]] static Result<std::unique_ptr<HttpListener>> listen(
-        boost::asio::io_context& io, const ListenPlace& place);
+    [[nodiscard]] static Result<std::unique_ptr<HttpListener>> listen(boost::asio::io_context& io,
+                                                                      const ListenPlace& place);
     HttpListener(const HttpListener&) = delete;
     HttpListener& operator=(const HttpListener&) = delete;
     ~HttpListener();

@@ -172,8 +172,7 @@ private:
         const auto open = [&] {
             return context_.exchanges > 0 || !service.wait_idle(std::chrono::milliseconds{0});
         };
-        while (open() && Clock::now() < until)
-            co_await pause_for(io_.get_executor(), kDrainLook);
+        while (open() && Clock::now() < until) co_await pause_for(io_.get_executor(), kDrainLook);
         listener_->close();
         const auto closed = Clock::now() + kLastCloses;
         while (!connections_.empty() && Clock::now() < closed) {

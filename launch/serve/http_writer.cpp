@@ -61,7 +61,7 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
 }
 
 asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms,
-                                             const std::string& stream_id) {
+                                               const std::string& stream_id) {
     chunked_ = terms.version >= 11;
     std::string bytes = status_line(200, terms.version);
     bytes +=

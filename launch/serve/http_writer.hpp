@@ -26,8 +26,7 @@ struct ResponseTerms {
 
 class HttpWriter {
 public:
-    HttpWriter(HttpStream& stream, HttpContext& context)
-        : stream_{stream}, context_{context} {}
+    HttpWriter(HttpStream& stream, HttpContext& context) : stream_{stream}, context_{context} {}
 
     /// True: the connection may go on.
     boost::asio::awaitable<bool> write(const Reply& reply, const ResponseTerms& terms);

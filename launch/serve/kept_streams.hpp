@@ -1,13 +1,13 @@
 // KeptStreams: answers whose clients asked for resumption, from their acceptance until they are
 // forgotten.
 //
-//     add()  ->  [read by a client]  --last reader leaves-->  [unread]  --keep is over-->  forgotten
-//                       ^                                         |
-//                       +------- GET /v1/streams/ID --------------+
+//     add() -> [read by a client] --last reader leaves--> [unread] --keep is over--> forgotten
+//                      ^                                      |
+//                      +------- GET /v1/streams/ID -----------+
 //
 // An unread answer goes on decoding; it is cancelled when it is forgotten. At most `streams` unread
-// answers of at most `bytes` bytes in all are kept: beyond that the one that has been unread for the
-// longest time is forgotten. An answer that is read is bounded by its request.
+// answers of at most `bytes` bytes in all are kept: beyond that the one that has been unread for
+// the longest time is forgotten. An answer that is read is bounded by its request.
 // A stream is found by its ID and the key that its request named. IDs are random, 128 bits.
 // Times come by calls. One thread.
 #pragma once

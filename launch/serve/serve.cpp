@@ -90,8 +90,7 @@ private:
             return server.fail();
         }
         loaded_ = std::move(loaded).value();
-        if (options_.drain_s >= 0.0)
-            loaded_.drain_limit = millis(options_.drain_s);
+        if (options_.drain_s >= 0.0) loaded_.drain_limit = millis(options_.drain_s);
         const serve::ServedModel& model = *loaded_.model;
         server.ready(*loaded_.model, loaded_.drain_limit);
         const std::string ready =
@@ -121,8 +120,7 @@ int run_serve(const Command& command, ServeOptions& options, const Environment& 
         return report(kServeCommand, s.error());
     const auto key = environment.variables.find("PACELINE_API_KEY");
     if (key != environment.variables.end()) options.key = key->second;
-    if (options.method.empty() && options.config_file.empty())
-        options.method = kAutoMethod;
+    if (options.method.empty() && options.config_file.empty()) options.method = kAutoMethod;
     if (Status s = check_options(options); !s) return report(kServeCommand, s.error());
     Result<serve::AccessRules> access =
         serve::AccessRules::make(options.unix_path.empty() ? options.host : serve::kUnixSocket,

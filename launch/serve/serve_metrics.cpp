@@ -55,10 +55,11 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
                             process.pid > 0 ? 1 : 0);
 }
 
-/// Of the token that a verdict puts behind the accepted candidates: `none` if no stage had proposed it.
+/// Of the token that a verdict puts behind the accepted candidates: `none` if no stage had proposed
+/// it.
 constexpr std::pair<const char*, Counter> kSources[] = {
-    {"draft", counters::kOutcomeTrunk},       {"draft_branch", counters::kOutcomeRunnerUp},
-    {"early_exit", counters::kOutcomeExit},   {"prompt_lookup", counters::kOutcomeLookup},
+    {"draft", counters::kOutcomeTrunk},        {"draft_branch", counters::kOutcomeRunnerUp},
+    {"early_exit", counters::kOutcomeExit},    {"prompt_lookup", counters::kOutcomeLookup},
     {"future_heads", counters::kOutcomeHeads}, {"none", counters::kOutcomeNone}};
 
 /// The counts of candidates under the names of `prefix`.
@@ -151,7 +152,8 @@ void ServeMetrics::print_usage(std::string& text, const PipelineUsage& usage) {
         print(restarts, "process=\"" + label_value(process.name) + "\"",
               static_cast<double>(process.restarts));
     const char* source = "paceline_verdicts_total";
-    print_head(text, source, "counter", "Verdicts, by what had proposed the token behind the accepted ones.");
+    print_head(text, source, "counter",
+               "Verdicts, by what had proposed the token behind the accepted ones.");
     for (const auto& [name, counter] : kSources)
         print(source, fmt::format("source=\"{}\"", name),
               static_cast<double>(usage.counter(counter)));

@@ -23,7 +23,8 @@ exit code 0 once all stages have ended. A second signal ends the program at once
 is started again and its answers go on with the same text.
 
 Each option has a variable (--kv-memory: PACELINE_KV_MEMORY) and a key in the table [serve] of the
---config file (kv_memory); the option counts most, then the variable. docs/serving.md has the API.)";
+--config file (kv_memory); the option counts most, then the variable.
+docs/serving.md has the API.)";
 
 void add_what_to_serve(Command& command, ServeOptions& options) {
     command.add_option("--config", options.config_file,
@@ -113,8 +114,10 @@ void add_where_to_serve(Command& command, ServeOptions& options) {
 void add_foreign_options(Command& command) {
     // "-np 4" arrives as -n with the value "p".
     command.refuse_option("-n", [](const std::string& value) {
-        if (value == "p") return std::string{"-np is another server's option; here it is --requests N"};
-        if (value == "gl") return std::string{"-ngl is another server's option; here it is --device cuda:N"};
+        if (value == "p")
+            return std::string{"-np is another server's option; here it is --requests N"};
+        if (value == "gl")
+            return std::string{"-ngl is another server's option; here it is --device cuda:N"};
         return std::string{"-n is not an option here: each request has its max_tokens"};
     });
     const std::pair<const char*, const char*> known[] = {
@@ -129,7 +132,8 @@ void add_foreign_options(Command& command) {
         {"--model-draft", "--draft-model PATH"},
         {"--speculative-model", "--draft-model PATH"},
         {"--draft-min", "gamma in a --config file, or paceline.gamma in a request"},
-        {"--draft-p-min", "confidence_min in a --config file, or paceline.confidence_min in a request"},
+        {"--draft-p-min",
+         "confidence_min in a --config file, or paceline.confidence_min in a request"},
         {"--num-speculative-tokens", "gamma in a --config file, or paceline.gamma in a request"},
         {"--draft-max", "gamma in a --config file, or paceline.gamma in a request"},
         {"--speculative-config", "--method NAME, --draft-model PATH or --config FILE"}};

@@ -24,8 +24,7 @@ PipelineUsage usage_of(std::span<const StageRecord> records,
             if (placement.processes[p].id() != record.id) continue;
             PipelineUsage::Process& process = usage.processes[p];
             process.busy_s += static_cast<double>(telemetry.counter(Counter::JobMicros)) / 1e6;
-            process.restarts =
-                std::max<std::uint64_t>(process.restarts, record.epoch.value - 1);
+            process.restarts = std::max<std::uint64_t>(process.restarts, record.epoch.value - 1);
         }
     }
     return usage;

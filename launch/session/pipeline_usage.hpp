@@ -1,8 +1,8 @@
-// PipelineUsage: what the processes of a pipeline did since it was opened, and the memory in use, for
-// the metrics of a server.
+// PipelineUsage: what the processes of a pipeline did since it was opened, and the memory in use,
+// for the metrics of a server.
 //
-// Read from the telemetry blocks, those of dead incarnations included as far as they are kept: a sum
-// may fall after some dozens of deaths, and who shows it as a counter keeps the highest.
+// Read from the telemetry blocks, those of dead incarnations included as far as they are kept: a
+// sum may fall after some dozens of deaths, and who shows it as a counter keeps the highest.
 // Plain values; any thread.
 #pragma once
 

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import tempfile
 import unittest
+from pathlib import Path
 
 from paceline_cli import CliTest, PROMPT, pipeline_toml
 from serve_server import Server, chat_body, events_of, wait_until
@@ -80,11 +82,12 @@ class Native(CliTest):
 
     def test_a_bias_is_also_a_list_of_ids_or_texts(self):
         first = self.native(n_predict=1, return_tokens=True).json["tokens"][0]
-        for bias in ([[first, False]], [[first, -100]], {str(first): -100}):
+        text = self.server.post("/detokenize", {"tokens": [first]}).json["content"]
+        for bias in ([[first, False]], [[first, -100]], {str(first): -100}, [[text, -100]], {text: False}):
             self.assertNotEqual(self.native(n_predict=1, return_tokens=True, logit_bias=bias).json["tokens"][0],
                                 first, bias)
         for wrong, param in (([first], "logit_bias[0]"), ([[first, "x"]], "logit_bias[0]"),
-                             ([[-1, 1]], "logit_bias[0][0]")):
+                             ([[-1, 1]], "logit_bias[0][0]"), ({"5": "x"}, "logit_bias[0]")):
             self.assertEqual(self.native(logit_bias=wrong).json["error"]["param"], param)
 
     def test_response_fields_choose_what_comes_back(self):
@@ -120,7 +123,11 @@ class Native(CliTest):
 class Figures(CliTest):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.server = Server("--method", "prompt-lookup", "--requests", "4")
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        config = Path(folder.name) / "always.toml"  # its draft works, whether it pays here or not
+        config.write_text(pipeline_toml(1, True) + '[schedule]\ncontroller = "off"\n')
+        cls.server = Server("--config", str(config), "--requests", "4")
         cls.addClassCleanup(cls.server.__exit__, None, None, None)
 
     def check(self, response: dict) -> None:

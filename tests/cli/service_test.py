@@ -28,18 +28,20 @@ class Ready(CliTest):
         return manager
 
     def test_the_manager_is_told_when_the_model_answers_and_not_before(self):
-        pipe = self.folder / "config.toml"
+        # A configuration that cannot be read to its end until the pipe is written.
+        pipe, config = self.folder / "pipe.toml", self.folder / "config.toml"
         os.mkfifo(pipe)
+        config.write_text('extends = "pipe.toml"\n')
         for name in (str(self.folder / "notify"), f"\0paceline-test-{os.getpid()}"):
             manager = self.bound(name)
-            with Server("--config", str(pipe), "--alias", "tiny", wait_ready=False) as server:
+            with Server("--config", str(config), "--alias", "tiny", wait_ready=False) as server:
                 self.assertEqual(server.get("/health").json["status"], "loading")
                 self.assertRaises(BlockingIOError, manager.recv, 4096)
                 pipe.write_text(pipeline_toml(1, False))
                 manager.settimeout(120)
                 told = manager.recv(4096).decode().split("\n")
                 self.assertEqual(told[0], "READY=1")
-                self.assertIn("model tiny, method test", told[1])
+                self.assertIn("model tiny, method ", told[1])
                 self.assertEqual(server.chat(max_tokens=2).status, 200)
                 server.process.send_signal(signal.SIGTERM)
                 self.assertIn("STOPPING=1", manager.recv(4096).decode().split("\n"))

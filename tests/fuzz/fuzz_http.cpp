@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fstream>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -76,18 +74,8 @@ constexpr std::string_view kBodies[] = {"", "{}", "2\r\n{}\r\n0\r\n\r\n",
                                         "ffffffffffffffff\r\n{}\r\n"};
 
 serve::AccessRules rules(bool with_key) {
-    std::string file;
-    if (with_key) {
-        std::array<char, 32> name{"/tmp/paceline-fuzz-XXXXXX"};
-        const int made = ::mkstemp(name.data());
-        PACE_CHECK(made >= 0, "no file for the key");
-        ::close(made);
-        file = name.data();
-        std::ofstream{file} << kKey << "\n";
-    }
-    Result<serve::AccessRules> made =
-        serve::AccessRules::make("127.0.0.1", file, {"http://localhost:3000"});
-    if (with_key) ::unlink(file.c_str());
+    Result<serve::AccessRules> made = serve::AccessRules::make(
+        "127.0.0.1", {.key = with_key ? std::string{kKey} : ""}, {"http://localhost:3000"});
     PACE_CHECK(made.ok(), "rules");
     return std::move(made).value();
 }

@@ -163,9 +163,11 @@ TEST_CASE("fields: resumption is for streams") {
 }
 
 TEST_CASE("fields: llama.cpp's samplers are refused unless they ask for nothing") {
-    for (const json& body :
-         std::vector<json>{{{"mirostat", 1}}, {{"typical_p", 0.9}}, {{"top_n_sigma", 1.0}},
-                           {{"samplers", {"top_k"}}}, {{"t_max_predict_ms", 5}}}) {
+    for (const json& body : std::vector<json>{{{"mirostat", 1}},
+                                              {{"typical_p", 0.9}},
+                                              {{"top_n_sigma", 1.0}},
+                                              {{"samplers", {"top_k"}}},
+                                              {{"t_max_predict_ms", 5}}}) {
         CAPTURE(body.dump());
         CHECK(refusal(body) == "501 " + body.items().begin().key());
     }
@@ -205,7 +207,8 @@ TEST_CASE(
     CHECK(repetition.penalty_window == -1);
     CHECK(sampling_of({.repetition_penalty = 1.5F, .frequency_penalty = 1.0F}, {}, 10, 5)
               .penalty_begin == 10);
-    const SamplingParams window = sampling_of({.frequency_penalty = 1.0F, .penalty_window = 8}, {}, 10, 5);
+    const SamplingParams window =
+        sampling_of({.frequency_penalty = 1.0F, .penalty_window = 8}, {}, 10, 5);
     CHECK(window.penalty_begin == 0);
     CHECK(window.penalty_window == 8);
 }
