@@ -45,6 +45,7 @@ class Ready(CliTest):
                 self.assertEqual(server.chat(max_tokens=2).status, 200)
                 server.process.send_signal(signal.SIGTERM)
                 self.assertIn("STOPPING=1", manager.recv(4096).decode().split("\n"))
+                self.assertEqual(server.process.wait(timeout=120), 0)
 
     def test_a_manager_that_cannot_be_told_ends_nothing(self):
         os.environ["NOTIFY_SOCKET"] = str(self.folder / "nothing")
