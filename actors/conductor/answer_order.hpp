@@ -4,6 +4,7 @@
 // Plain values. Threads: the callbacks are called by the conductor's loop.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "actors/decoding/answer.hpp"
@@ -17,7 +18,10 @@ namespace paceline {
 struct AnswerOrder {
     using OnToken = PlainDecoder::OnToken;
     Request request;
-    OnToken on_token;                 // for each committed token, in order
+    OnToken on_token;  // for each committed token, in order
+    /// Before the tokens of a verdict: how many of them, the first ones, were candidates. May be
+    /// empty; ends no answer.
+    std::function<void(std::uint32_t candidates)> on_accepted = {};
     std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
     /// Called once, at the end, in every case. The status is an error if the answer could not be
     /// completed.

@@ -184,7 +184,9 @@ void ConductorActor::deliver_tokens(RequestId request,
                                     std::uint64_t turn,
                                     const msg::Verdict& verdict) {
     if (!planted(PlantedBug::CancelUnseen) && is_cancelled(request, turn)) return;
-    const AnswerOrder::OnToken on_token = requests().find_open(request, turn)->order.on_token;
+    const AnswerOrder& order = requests().find_open(request, turn)->order;
+    const AnswerOrder::OnToken on_token = order.on_token;
+    if (order.on_accepted && verdict.count > 0) order.on_accepted(verdict.count - 1);
     for (std::uint32_t i = 0; i < verdict.count; ++i) {
         RequestRecord* record = requests().find_open(request, turn);
         if (record == nullptr) return;

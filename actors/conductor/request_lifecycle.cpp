@@ -275,6 +275,7 @@ void RequestLifecycle::end(RequestId request, FinishReason finish, const Status&
     const AnswerStats stats = record.stats;
     const auto on_end = std::exchange(record.order.on_end, nullptr);
     record.order.on_token = nullptr;
+    record.order.on_accepted = nullptr;
     record.order.cancelled = nullptr;
     if (on_end) on_end(stats, status);  // `record` may be gone now
     begin_waiting();

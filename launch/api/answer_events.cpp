@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/api/text_spans.hpp"
+
 namespace paceline::serve {
 namespace {
 
@@ -14,7 +16,7 @@ std::string dumped(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string event(const Json& json) {
+std::string data_of(const Json& json) {
     return "data: " + dumped(json) + "\n\n";
 }
 
@@ -28,9 +30,15 @@ AnswerEvents::AnswerEvents(const AnswerDialect& dialect,
       stream_{prepared.fields.stream},
       include_usage_{prepared.fields.include_usage},
       continuous_usage_{prepared.fields.continuous_usage},
-      report_{prepared.prompt_tokens, prepared.fields.n, prepared.seed, head_.method},
-      choices_(prepared.orders.size()),
+      resumable_{prepared.fields.resume},
+      spans_{prepared.fields.spans},
+      report_{prepared.prompt_tokens, prepared.fields.n, prepared.seed, head_.method, head_.gamma},
+      choices_(prepared.prompt_tokens.size() * static_cast<std::size_t>(prepared.fields.n)),
       open_{choices_.size()} {}
+
+std::string AnswerEvents::event(const Json& json) const {
+    return (resumable_ ? "id: " + std::to_string(id_) + "\n" : std::string{}) + data_of(json);
+}
 
 Json AnswerEvents::frame(const char* object) const {
     return {{"id", dialect_->id_prefix + head_.id},
@@ -40,7 +48,7 @@ Json AnswerEvents::frame(const char* object) const {
             {"system_fingerprint", head_.fingerprint}};
 }
 
-std::string AnswerEvents::chunk(Json choice, bool very_last) const {
+std::string AnswerEvents::chunk(Json choice, bool very_last, const AnswerPiece* of) const {
     Json json = frame(dialect_->chunk_object);
     json["choices"] = Json::array({std::move(choice)});
     if (continuous_usage_) {
@@ -48,39 +56,44 @@ std::string AnswerEvents::chunk(Json choice, bool very_last) const {
     } else if (include_usage_) {
         json["usage"] = nullptr;
     }
-    if (very_last && !include_usage_) json["paceline"] = report_.paceline();
+    if (spans_ && of != nullptr) json["paceline"]["spans"] = text_spans(*of);
+    if (very_last && !include_usage_) add_figures(json);
     return event(json);
+}
+
+void AnswerEvents::add_figures(Json& json) const {
+    json["timings"] = report_.timings();
+    json["metrics"] = report_.metrics();
+    json["paceline"] = report_.paceline();
 }
 
 void AnswerEvents::finish(std::size_t choice, const AnswerPiece& piece) {
     --open_;
     report_.add(choice, piece.stats);
     choices_[choice].finish = finish_reason(piece.stats.finish);
-    if (!piece.status) {
-        status_ = piece.status;
-    } else if (choices_[choice].finish == nullptr) {
-        status_ =
-            Error{piece.stats.finish == FinishReason::Failed ? Errc::BadFile : Errc::Cancelled,
-                  piece.stats.finish == FinishReason::Failed
-                      ? "no token can be drawn: no logit is a finite number"
-                      : "the answer was cancelled"};
-    }
+    check_end(piece);
 }
 
 std::string AnswerEvents::add(std::size_t choice, const AnswerPiece& piece) {
     Choice& own = choices_[choice];
-    report_.add_tokens(piece.ids.size());
+    const std::size_t tokens = piece.begin + piece.ids.size();
+    const bool first = !std::exchange(own.begun, true);
+    report_.add_tokens(first ? tokens : piece.ids.size());
     std::string events;
     if (stream_) {
-        if (!std::exchange(own.begun, true) && dialect_->first != nullptr)
+        id_ = piece.begin;
+        if (first && begin_ == 0 && dialect_->first != nullptr)
             events += chunk(dialect_->first(choice), false);
-        if (!piece.text.empty()) events += chunk(dialect_->delta(choice, piece.text), false);
+        id_ = piece.over ? tokens + 1 : tokens;
+        // Text that belongs to no token has the id of the end.
+        if (!piece.text.empty() && begin_ <= tokens)
+            events += chunk(dialect_->delta(choice, piece.text), false, &piece);
     } else {
         own.text += piece.text;
     }
     if (!piece.over) return events;
     finish(choice, piece);
-    if (stream_ && own.finish != nullptr && status_)
+    if (stream_ && own.finish != nullptr && status())
         events += chunk(dialect_->last(choice, own.finish), open_ == 0);
     return events;
 }
@@ -91,7 +104,7 @@ std::string AnswerEvents::end() const {
         Json json = frame(dialect_->chunk_object);
         json["choices"] = Json::array();
         json["usage"] = report_.usage();
-        json["paceline"] = report_.paceline();
+        add_figures(json);
         events = event(json);
     }
     return events + kStreamEnd;
@@ -103,12 +116,8 @@ std::string AnswerEvents::body() const {
     for (std::size_t i = 0; i < choices_.size(); ++i)
         json["choices"].push_back(dialect_->whole(i, choices_[i].text, choices_[i].finish));
     json["usage"] = report_.usage();
-    json["paceline"] = report_.paceline();
+    add_figures(json);
     return dumped(json);
-}
-
-std::string AnswerEvents::error_event(const ApiError& error) {
-    return event(error_json(error));
 }
 
 }  // namespace paceline::serve

@@ -1,12 +1,17 @@
-// AnswerEvents: from the pieces of a request's answers to the events of a stream, or to one body.
+// AnswerEvents: from the pieces of a request's answers to the events of a stream, or to one body,
+// in OpenAI's APIs.
 //
 //     events.add(choice, piece)  ->  "data: {...}\n\n" of chunks       both: it remembers
 //     events.end()               ->  usage, "data: [DONE]\n\n"
 //     events.body()              ->  the whole response, where nothing is streamed
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
-// choice has its finish_reason and no text. The object `paceline` is on the usage chunk, or on the
-// very last chunk if usage was not asked for.
+// choice has its finish_reason and no text. The objects `paceline`, `timings` and `metrics` are on
+// the usage chunk, or on the very last chunk if usage was not asked for. With paceline.spans each
+// chunk with text also says which parts of it were candidates (text_spans.hpp).
+// Events of a stream that can be resumed have an `id`: as many tokens of the answer are in this
+// event and those before it; one more than it has tokens, if the event belongs to its end.
+// begin_at(id) makes the events that follow.
 // Pure; one thread.
 #pragma once
 
@@ -22,6 +27,7 @@
 #include "launch/api/answer_report.hpp"
 #include "launch/api/api_error.hpp"
 #include "launch/api/prepare_answers.hpp"
+#include "launch/api/response_form.hpp"
 #include "launch/session/answer_stream.hpp"
 
 namespace paceline::serve {
@@ -32,26 +38,22 @@ struct ResponseHead {
     std::int64_t created = 0;
     std::string model = {};
     std::string method = {};
+    int gamma = 0;  // candidates after each other that the method verifies at most
     std::string fingerprint = {};
 };
 
 inline constexpr const char* kStreamEnd = "data: [DONE]\n\n";
-inline constexpr const char* kKeepAliveComment = ": waiting\n\n";
 
-class AnswerEvents {
+class AnswerEvents final : public ResponseForm {
 public:
     AnswerEvents(const AnswerDialect& dialect, ResponseHead head, const PreparedAnswers& prepared);
 
-    /// The events of a piece; empty where nothing is streamed, or there is no text. An answer that
-    /// failed ends the response: status().
-    [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece);
-    /// Once, after the last piece.
-    [[nodiscard]] std::string end() const;
-    [[nodiscard]] std::string body() const;
+    /// The client has what comes before; pieces begin there. Before the first piece.
+    void begin_at(std::size_t id) { begin_ = id; }
 
-    /// The error of the first answer that failed.
-    [[nodiscard]] const Status& status() const { return status_; }
-    [[nodiscard]] static std::string error_event(const ApiError& error);
+    [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece) override;
+    [[nodiscard]] std::string end() const override;
+    [[nodiscard]] std::string body() const override;
 
 private:
     struct Choice {
@@ -61,18 +63,25 @@ private:
     };
 
     [[nodiscard]] nlohmann::ordered_json frame(const char* object) const;
-    [[nodiscard]] std::string chunk(nlohmann::ordered_json choice, bool very_last) const;
+    [[nodiscard]] std::string chunk(nlohmann::ordered_json choice,
+                                    bool very_last,
+                                    const AnswerPiece* of = nullptr) const;
+    [[nodiscard]] std::string event(const nlohmann::ordered_json& json) const;
     void finish(std::size_t choice, const AnswerPiece& piece);
+    void add_figures(nlohmann::ordered_json& json) const;
 
     const AnswerDialect* dialect_;
     ResponseHead head_;
     bool stream_;
     bool include_usage_;
     bool continuous_usage_;
+    bool resumable_;
+    bool spans_;
+    std::size_t begin_ = 0;
+    std::size_t id_ = 0;  // of the next event
     AnswerReport report_;
     std::vector<Choice> choices_;
     std::size_t open_;
-    Status status_;
 };
 
 }  // namespace paceline::serve

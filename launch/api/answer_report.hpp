@@ -1,5 +1,5 @@
-// AnswerReport: what the answers of a request came to, summed: `usage` and the object `paceline` of
-// a response.
+// AnswerReport: what the answers of a request came to, summed: `usage` and the objects `paceline`,
+// `timings` (llama.cpp's) and `metrics` (vLLM's) of a response.
 //
 //     batches        verify batches, one forward pass of the target each
 //     drafted        candidate tokens that were verified; accepted: those that became text
@@ -7,7 +7,8 @@
 //     cached_tokens  of the prompts, found in the KV cache; matched_tokens: equal to what was
 //                    cached, whole blocks or not
 //
-// A prompt counts once for all its answers, as in OpenAI's API.
+// A prompt counts once for all its answers, as in OpenAI's API. Times of several answers are those
+// of the slowest one. Counts are of what the target verified; tokens are those that the client got.
 // A plain value; one thread.
 #pragma once
 
@@ -27,7 +28,8 @@ public:
     AnswerReport(const std::vector<std::int32_t>& prompt_tokens,
                  int answers,
                  std::uint64_t seed,
-                 std::string method);
+                 std::string method,
+                 int gamma);
 
     void add_tokens(std::size_t count) { completion_tokens_ += static_cast<std::int64_t>(count); }
     /// An answer has ended.
@@ -35,11 +37,17 @@ public:
 
     [[nodiscard]] nlohmann::ordered_json usage() const;
     [[nodiscard]] nlohmann::ordered_json paceline() const;
+    /// {"prompt_n", "prompt_ms", ..., "predicted_n", ..., "draft_n", "draft_n_accepted", "cache_n"}
+    [[nodiscard]] nlohmann::ordered_json timings() const;
+    /// {"speculative_decoding": {...}}
+    [[nodiscard]] nlohmann::ordered_json metrics() const;
+    [[nodiscard]] std::int64_t cached_tokens() const { return cached_tokens_; }
 
 private:
     int answers_;
     std::uint64_t seed_;
     std::string method_;
+    int gamma_;
     std::int64_t prompt_tokens_ = 0;
     std::int64_t completion_tokens_ = 0;
     std::int64_t cached_tokens_ = 0;
@@ -47,6 +55,8 @@ private:
     VerdictTally verdicts_{};
     std::uint64_t replays_ = 0;
     std::uint64_t preemptions_ = 0;
+    AnswerStats::Micros prompt_time_{0};
+    AnswerStats::Micros answer_time_{0};  // from the end of the prompt to the last token
 };
 
 /// "stop" or "length"; nullptr: it did not end by itself.

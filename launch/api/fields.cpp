@@ -109,4 +109,18 @@ void Fields::text(const char* name, std::string& value, std::size_t bytes_max) {
     value = given;
 }
 
+void Fields::texts(const char* name,
+                   std::vector<std::string>& values,
+                   std::size_t most,
+                   std::size_t bytes_max) {
+    const json* found = list(name, most);
+    if (found == nullptr) return;
+    for (const json& each : *found) {
+        if (!each.is_string() || each.get_ref<const std::string&>().size() > bytes_max)
+            return refuse(name,
+                          fmt::format("must be a list of strings of at most {} bytes", bytes_max));
+        values.push_back(each.get<std::string>());
+    }
+}
+
 }  // namespace paceline::serve

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -45,6 +46,11 @@ public:
                  std::int64_t low,
                  std::int64_t high);
     void text(const char* name, std::string& value, std::size_t bytes_max);
+    /// A list of at most `most` strings of at most `bytes_max` bytes.
+    void texts(const char* name,
+               std::vector<std::string>& values,
+               std::size_t most,
+               std::size_t bytes_max);
 
     /// 400 that names the field.
     void refuse(const std::string& name, const std::string& what);

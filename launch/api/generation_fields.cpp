@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fmt/core.h>
 #include <limits>
 
@@ -20,6 +21,8 @@ using nlohmann::json;
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kNameBytesMax = 256;
+constexpr double kDeadlineMinS = 0.001;
+constexpr double kDeadlineMaxS = 86'400.0;
 
 void read_stop(Fields& fields, std::vector<std::string>& stop) {
     const json* found = fields.find("stop");
@@ -84,6 +87,7 @@ void read_sampling(Fields& fields, GivenSampling& given) {
     if (given.min_p && *given.min_p > 0.0F && *given.min_p < kMinPMin)
         fields.refuse("min_p", fmt::format("must be 0 or at least {}", kMinPMin));
     fields.integer("top_k", given.top_k, -1, kInt32Max);
+    fields.integer("repeat_last_n", given.penalty_window, -1, kInt32Max);
     fields.number("presence_penalty", given.presence_penalty, openai_penalty);
     fields.number("frequency_penalty", given.frequency_penalty, openai_penalty);
     fields.number("repetition_penalty", given.repetition_penalty,
@@ -105,6 +109,24 @@ void read_threshold(Fields& fields, const char* name, float& value) {
     if (given) value = *given;
 }
 
+/// Seconds; nothing: no limit.
+void read_deadline(Fields& fields, const char* name, AnswerDeadlines::Limit& limit) {
+    std::optional<float> given;
+    fields.number(name, given, {.low = kDeadlineMinS, .high = kDeadlineMaxS});
+    if (given) limit = std::chrono::milliseconds{std::llround(double{*given} * 1000.0)};
+}
+
+void read_deadlines(Fields& fields, AnswerDeadlines& deadlines) {
+    const json* own = fields.object("deadlines");
+    if (own == nullptr) return;
+    Fields inner{*own, fields.full_name("deadlines")};
+    read_deadline(inner, "queue_s", deadlines.queue);
+    read_deadline(inner, "first_token_s", deadlines.first_token);
+    read_deadline(inner, "gap_s", deadlines.gap);
+    read_deadline(inner, "total_s", deadlines.answer);
+    if (inner.error()) fields.refuse(*inner.error());
+}
+
 void read_paceline(Fields& fields, GenerationFields& read) {
     const json* own = fields.object("paceline");
     if (own == nullptr) return;
@@ -121,6 +143,11 @@ void read_paceline(Fields& fields, GenerationFields& read) {
     read_threshold(inner, "draft_reach_min", read.speculation.draft_reach_min);
     read_threshold(inner, "confidence_min", read.speculation.confidence_min);
     inner.text("method", read.method, kNameBytesMax);
+    inner.boolean("spans", read.spans);
+    if (read.spans && !read.stream) inner.refuse("spans", "needs \"stream\": true");
+    inner.boolean("resume", read.resume);
+    if (read.resume && !read.stream) inner.refuse("resume", "needs \"stream\": true");
+    read_deadlines(inner, read.deadlines);
     if (inner.error()) fields.refuse(*inner.error());
 }
 
@@ -168,8 +195,9 @@ SamplingParams sampling_of(const GivenSampling& given,
     params.presence_penalty = given.presence_penalty.value_or(0.0F);
     params.frequency_penalty = given.frequency_penalty.value_or(0.0F);
     params.logit_bias = given.logit_bias;
-    params.penalty_window = -1;
-    const bool answer_alone = params.presence_penalty != 0.0F || params.frequency_penalty != 0.0F;
+    params.penalty_window = static_cast<int>(given.penalty_window.value_or(-1));
+    const bool answer_alone = !given.penalty_window &&
+                              (params.presence_penalty != 0.0F || params.frequency_penalty != 0.0F);
     params.penalty_begin = answer_alone ? prompt_tokens : 0;
     return params;
 }

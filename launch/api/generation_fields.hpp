@@ -18,6 +18,7 @@
 #include "actors/decoding/speculation_limits.hpp"
 #include "launch/api/api_error.hpp"
 #include "launch/api/fields.hpp"
+#include "launch/session/service.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -32,6 +33,7 @@ struct GivenSampling {
     std::optional<float> temperature = {}, top_p = {}, min_p = {};
     std::optional<float> repetition_penalty = {}, presence_penalty = {}, frequency_penalty = {};
     std::optional<std::int64_t> top_k = {};
+    std::optional<std::int64_t> penalty_window = {};         // -1: all tokens
     std::vector<std::pair<TokenId, float>> logit_bias = {};  // sorted by id, each once
 };
 
@@ -50,6 +52,11 @@ struct GenerationFields {
     GivenSampling sampling = {};
     SpeculationLimits speculation = {};
     std::string method = {};  // paceline.method; empty: not given
+    bool spans = false;       // paceline.spans
+    bool resume = false;      // paceline.resume: the stream is kept for a client that comes back
+    AnswerDeadlines deadlines = {};
+    bool return_tokens = false;                     // of /completion, and the next
+    std::vector<std::string> response_fields = {};  // empty: all
 };
 
 /// Errors: 400 naming the field, 501.
@@ -57,7 +64,8 @@ struct GenerationFields {
 
 /// How an answer behind `prompt_tokens` tokens is drawn: what is not given is as `defaults` say, or
 /// temperature 1. Presence and frequency penalties count the answer alone; a repetition penalty
-/// that stands alone counts the prompt too, as it does in transformers and vLLM.
+/// that stands alone counts the prompt too, as it does in transformers and vLLM. With llama.cpp's
+/// repeat_last_n all three count that many tokens of prompt and answer.
 [[nodiscard]] SamplingParams sampling_of(const GivenSampling& given,
                                          const SamplingDefaults& defaults,
                                          Position prompt_tokens,

@@ -15,6 +15,18 @@ Reply health_reply(int status, const Json& body) {
         .status = status, .body = json_text(body) + "\n", .retry_after_s = status == 503 ? 1 : 0};
 }
 
+Json state_json(const ServiceSnapshot& engine, const char* status, const std::string& method) {
+    Json body{{"status", status},
+              {"method", method},
+              {"running", engine.running},
+              {"waiting", engine.waiting}};
+    if (!engine.why.empty()) {
+        const bool error = engine.state == ServiceState::Failed;
+        body[error ? "error" : "lost_stages"] = visible(engine.why, kLineShownBytesMax);
+    }
+    return body;
+}
+
 }  // namespace
 
 const char* name(ServiceState state) {
@@ -43,15 +55,18 @@ Reply health_report(const ServiceSnapshot& engine,
     const bool stalled =
         engine.state != ServiceState::Failed && now - engine.heartbeat > kHeartbeatMax;
     const bool well = engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded;
-    Json body{{"status", stalled ? "stalled" : name(engine.state)},
-              {"method", method},
-              {"running", engine.running},
-              {"waiting", engine.waiting}};
-    if (!engine.why.empty()) {
-        const bool error = engine.state == ServiceState::Failed;
-        body[error ? "error" : "lost_stages"] = visible(engine.why, kLineShownBytesMax);
-    }
-    return health_reply(well && !stalled ? 200 : 503, body);
+    return health_reply(well && !stalled ? 200 : 503,
+                        state_json(engine, stalled ? "stalled" : name(engine.state), method));
+}
+
+Reply deep_health_report(const ServiceSnapshot& engine,
+                         const std::string& method,
+                         bool decoded,
+                         std::chrono::milliseconds took) {
+    Json body = state_json(engine, decoded ? name(engine.state) : "stuck", method);
+    body["decoded"] = decoded;
+    body["decode_ms"] = took.count();
+    return health_reply(decoded ? 200 : 503, body);
 }
 
 }  // namespace paceline::serve

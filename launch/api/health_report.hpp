@@ -7,6 +7,7 @@
 //     draining    503   no further requests are taken
 //     failed      503   the pipeline cannot continue
 //     stalled     503   the engine's loop was not seen to run for kHeartbeatMax
+//     stuck       503   of ?deep=1: no token was decoded
 //
 // A busy engine with a full queue is ok. Pure.
 #pragma once
@@ -26,5 +27,11 @@ inline constexpr std::chrono::milliseconds kHeartbeatMax{1000};
 [[nodiscard]] Reply health_report(const ServiceSnapshot& engine,
                                   const std::string& method,
                                   std::chrono::steady_clock::time_point now);
+
+/// Of ?deep=1, where health_report() is 200: whether a token was `decoded`, and how long it took.
+[[nodiscard]] Reply deep_health_report(const ServiceSnapshot& engine,
+                                       const std::string& method,
+                                       bool decoded,
+                                       std::chrono::milliseconds took);
 
 }  // namespace paceline::serve

@@ -48,6 +48,7 @@ Reply props_reply(const ServedModel& model) {
     return info_reply({{"model_alias", model.name},
                        {"total_slots", model.running},
                        {"n_ctx", model.context},
+                       {"default_generation_settings", {{"n_ctx", model.context}}},
                        {"chat_template", tokens.chat_template},
                        {"bos_token", token_text(model, tokens.bos)},
                        {"eos_token", token_text(model, tokens.eos)},
@@ -55,6 +56,40 @@ Reply props_reply(const ServedModel& model) {
                        {"method", model.method},
                        {"method_reason", model.reason},
                        {"build_info", system_fingerprint()}});
+}
+
+Reply slots_reply(const ServedModel& model, std::size_t running, bool fail_if_busy) {
+    if (fail_if_busy && running >= static_cast<std::size_t>(model.running))
+        return reply_of({.status = 503,
+                         .message = "no slot available",
+                         .code = "no_slot_available",
+                         .retry_after_s = 1});
+    Json slots = Json::array();
+    for (int i = 0; i < model.running; ++i) {
+        slots.push_back({{"id", i},
+                         {"n_ctx", model.context},
+                         {"speculative", model.gamma > 0},
+                         {"is_processing", static_cast<std::size_t>(i) < running}});
+    }
+    return info_reply(slots);
+}
+
+Reply tokenizer_info_reply(const ServedModel& model) {
+    const TokenizerData& tokens = model.opened.file.tokenizer();
+    const auto text_or_null = [&](std::optional<TokenId> token) {
+        return token ? Json(token_text(model, token)) : Json();
+    };
+    return info_reply({{"tokenizer_class", "paceline"},
+                       {"bos_token", text_or_null(tokens.bos)},
+                       {"eos_token", text_or_null(tokens.eos)},
+                       {"bos_token_id", tokens.bos ? Json(*tokens.bos) : Json()},
+                       {"eos_token_id", tokens.eos ? Json(*tokens.eos) : Json()},
+                       {"pad_token", nullptr},
+                       {"unk_token", nullptr},
+                       {"add_bos_token", model.tokenizer().prompt_bos().has_value()},
+                       {"chat_template", tokens.chat_template},
+                       {"vocab_size", model.vocab_size()},
+                       {"model_max_length", model.context}});
 }
 
 Reply version_reply() {

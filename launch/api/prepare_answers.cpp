@@ -8,6 +8,7 @@
 
 #include "launch/api/completion_request.hpp"
 #include "launch/api/json_reader.hpp"
+#include "launch/api/native_request.hpp"
 #include "launch/config/method_list.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -15,6 +16,9 @@ namespace paceline::serve {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kResponseFieldsMax = 64;
+constexpr std::size_t kResponseFieldBytesMax = 256;
 
 /// Below 2^53: clients in JavaScript give it back as they got it.
 std::uint64_t drawn_seed() {
@@ -54,6 +58,11 @@ ApiResult<GenerationFields> common_fields(const json& body, const ServedModel& m
     GenerationFields& read = fields.value();
     if (const std::optional<ApiError> other = wrong_model(read.model, model)) return *other;
     if (const std::optional<ApiError> method = check_method(read, model)) return *method;
+    if (read.speculation.gamma > model.gamma)
+        return bad_field("paceline.gamma",
+                         fmt::format("{} is out of range, method {} verifies at most {} candidates "
+                                     "after each other",
+                                     read.speculation.gamma, model.method, model.gamma));
     for (const auto& [token, bias] : read.sampling.logit_bias) {
         if (token >= model.vocab_size())
             return bad_field("logit_bias", fmt::format("{} is no token id from 0 to {}", token,
@@ -79,6 +88,7 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
     request.speculation = fields.speculation;
     order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
     order.priority = fields.priority;
+    order.deadlines = fields.deadlines;
     return order;
 }
 
@@ -92,11 +102,16 @@ PreparedAnswers prepared_of(GenerationFields fields,
         for (int answer = 0; answer < prepared.fields.n; ++answer)
             prepared.orders.push_back(order_of(prompt, prepared, answer, model));
     }
+    prepared.sampling = prepared.orders.front().request.sampling;
     return prepared;
 }
 
-std::optional<ApiError> too_many(std::size_t prompts, int n, const ServedModel& model) {
-    const std::size_t answers = prompts * static_cast<std::size_t>(n);
+std::optional<ApiError> too_many(std::size_t prompts,
+                                 const GenerationFields& fields,
+                                 const ServedModel& model) {
+    const std::size_t answers = prompts * static_cast<std::size_t>(fields.n);
+    if (fields.resume && answers != 1)
+        return bad_field("paceline.resume", "is for requests with one prompt and one answer");
     const auto possible =
         static_cast<std::size_t>(model.running) + static_cast<std::size_t>(model.waiting);
     const std::size_t most = std::min<std::size_t>(kChoicesMax, possible);
@@ -142,7 +157,7 @@ ApiResult<PreparedAnswers> prepare_chat(std::string_view body, const ServedModel
     if (!read) return read.error();
     ApiResult<GenerationFields> fields = common_fields(read.value(), model);
     if (!fields) return fields.error();
-    if (const auto error = too_many(1, fields.value().n, model)) return *error;
+    if (const auto error = too_many(1, fields.value(), model)) return *error;
     ApiResult<ChatRequest> chat = chat_request(read.value());
     if (!chat) return chat.error();
     ApiResult<jinja::Text> text = render_chat(chat.value(), model);
@@ -161,7 +176,7 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
     ApiResult<std::vector<CompletionPrompt>> given =
         completion_prompts(read.value(), model.vocab_size());
     if (!given) return given.error();
-    if (const auto error = too_many(given.value().size(), fields.value().n, model)) return *error;
+    if (const auto error = too_many(given.value().size(), fields.value(), model)) return *error;
     std::vector<std::vector<TokenId>> prompts;
     for (CompletionPrompt& each : given.value()) {
         const auto* text = std::get_if<std::string>(&each);
@@ -170,6 +185,32 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
         if (const auto error = too_long("prompt", prompts.back().size(), model)) return *error;
     }
     return prepared_of(std::move(fields.value()), prompts, model);
+}
+
+ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return read.error();
+    ApiResult<json> common = with_common_names(read.value(), model);
+    if (!common) return common.error();
+    ApiResult<GenerationFields> given = common_fields(common.value(), model);
+    if (!given) return given.error();
+    GenerationFields& fields = given.value();
+    if (fields.resume) return bad_field("paceline.resume", "is for /v1 endpoints");
+    Fields own{read.value()};
+    own.boolean("return_tokens", fields.return_tokens);
+    own.texts("response_fields", fields.response_fields, kResponseFieldsMax,
+              kResponseFieldBytesMax);
+    if (own.error()) return *own.error();
+    ApiResult<NativePrompts> prompts = native_prompts(read.value(), model);
+    if (!prompts) return prompts.error();
+    const std::vector<std::vector<TokenId>>& tokens = prompts.value().tokens;
+    if (const auto error = too_many(tokens.size(), fields, model)) return *error;
+    for (const std::vector<TokenId>& each : tokens) {
+        if (const auto error = too_long("prompt", each.size(), model)) return *error;
+    }
+    PreparedAnswers prepared = prepared_of(std::move(fields), tokens, model);
+    prepared.prompt_is_list = prompts.value().list || prepared.fields.n > 1;
+    return prepared;
 }
 
 }  // namespace paceline::serve

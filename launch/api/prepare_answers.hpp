@@ -1,4 +1,5 @@
-// prepare_chat(), prepare_completion(): from the body of a request to orders for the Service.
+// prepare_chat(), prepare_completion(), prepare_native(): from the body of a request to orders for
+// the Service.
 //
 // Reads JSON, renders the template and tokenises: milliseconds for a long prompt, so the server
 // calls them on its pool of threads. An absent seed is drawn here. Answer i of a prompt is drawn
@@ -24,6 +25,8 @@ struct PreparedAnswers {
     /// In the order of the choices: the n answers of the first prompt, then those of the next.
     std::vector<ServiceOrder> orders = {};
     std::vector<std::int32_t> prompt_tokens = {};  // of each prompt
+    SamplingParams sampling = {};                  // of the first answer
+    bool prompt_is_list = false;                   // of prompts: of /completion
 };
 
 /// Errors: 400, 404 (another model), 501.
@@ -31,6 +34,9 @@ struct PreparedAnswers {
                                                       const ServedModel& model);
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_completion(std::string_view body,
                                                             const ServedModel& model);
+/// Of POST /completion.
+[[nodiscard]] ApiResult<PreparedAnswers> prepare_native(std::string_view body,
+                                                        const ServedModel& model);
 
 /// The conversation as the model reads it. Errors: 400.
 [[nodiscard]] ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& model);

@@ -1,7 +1,7 @@
 #include "launch/api/routes.hpp"
 
+#include <algorithm>
 #include <charconv>
-#include <optional>
 
 #include "model/weights/message_text.hpp"
 
@@ -9,6 +9,7 @@ namespace paceline::serve {
 namespace {
 
 constexpr const char* kGet = "GET, HEAD";
+constexpr const char* kGetAlone = "GET";
 constexpr const char* kPost = "POST";
 constexpr std::size_t kIdBytesMax = 256;
 
@@ -21,14 +22,25 @@ struct Known {
 constexpr Known kKnown[] = {
     {"/chat/completions", kPost, Endpoint::Chat},
     {"/completions", kPost, Endpoint::Completions},
+    {"/completion", kPost, Endpoint::Native},
     {"/models", kGet, Endpoint::Models},
     {"/health", kGet, Endpoint::Health},
     {"/metrics", kGet, Endpoint::Metrics},
     {"/version", kGet, Endpoint::Version},
     {"/props", kGet, Endpoint::Props},
+    {"/slots", kGet, Endpoint::Slots},
+    {"/tokenizer_info", kGet, Endpoint::TokenizerInfo},
     {"/tokenize", kPost, Endpoint::Tokenize},
     {"/detokenize", kPost, Endpoint::Detokenize},
     {"/apply-template", kPost, Endpoint::ApplyTemplate},
+    {"/", kGet, Endpoint::Page},
+    {"/openapi.json", kGet, Endpoint::OpenApi},
+};
+
+/// An ID follows.
+constexpr Known kWithId[] = {
+    {"/models/", kGet, Endpoint::Model},
+    {"/streams/", kGetAlone, Endpoint::Stream},
 };
 
 constexpr std::string_view kOfOthers[] = {"/infill",    "/embeddings", "/embedding", "/rerank",
@@ -66,19 +78,31 @@ ApiError wrong_method(std::string_view method, const char* methods) {
 
 }  // namespace
 
+std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
+    while (!query.empty()) {
+        const std::string_view pair = query.substr(0, query.find('&'));
+        query.remove_prefix(std::min(pair.size() + 1, query.size()));
+        const std::size_t end = std::min(pair.find('='), pair.size());
+        if (pair.substr(0, end) == name) return pair.substr(std::min(end + 1, pair.size()));
+    }
+    return {};
+}
+
 ApiResult<Route> find_route(std::string_view method, std::string_view target) {
     const std::string_view whole = target.substr(0, target.find_first_of("?#"));
+    const std::string_view rest = target.substr(whole.size(), target.find('#') - whole.size());
+    const std::string query{rest.substr(std::min<std::size_t>(1, rest.size()))};
     const std::string_view path = whole.starts_with("/v1/") ? whole.substr(3) : whole;
     for (const Known& known : kKnown) {
         if (path != known.path) continue;
         if (!allows(known.methods, method)) return wrong_method(method, known.methods);
-        return Route{known.endpoint};
+        return Route{known.endpoint, {}, query};
     }
-    constexpr std::string_view kModel = "/models/";
-    if (path.starts_with(kModel) && path.size() > kModel.size()) {
-        if (!allows(kGet, method)) return wrong_method(method, kGet);
-        std::optional<std::string> id = percent_decoded(path.substr(kModel.size()));
-        if (id && id->size() <= kIdBytesMax) return Route{Endpoint::Model, *std::move(id)};
+    for (const Known& known : kWithId) {
+        if (!path.starts_with(known.path) || path.size() == known.path.size()) continue;
+        if (!allows(known.methods, method)) return wrong_method(method, known.methods);
+        std::optional<std::string> id = percent_decoded(path.substr(known.path.size()));
+        if (id && id->size() <= kIdBytesMax) return Route{known.endpoint, *std::move(id), query};
     }
     for (const std::string_view other : kOfOthers) {
         if (path == other)

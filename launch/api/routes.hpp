@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,23 +24,41 @@ enum class Endpoint : std::uint8_t {
     Tokenize,
     Detokenize,
     ApplyTemplate,
+    Stream,
+    Native,
+    Slots,
+    TokenizerInfo,
+    Page,
+    OpenApi,
 };
 
 struct Route {
     Endpoint endpoint = Endpoint::Health;
-    std::string id = {};  // of Model
+    std::string id = {};     // of Model, Stream
+    std::string query = {};  // behind the question mark
 
     [[nodiscard]] bool takes_body() const {
-        return endpoint == Endpoint::Chat || endpoint == Endpoint::Completions ||
-               endpoint == Endpoint::Tokenize || endpoint == Endpoint::Detokenize ||
+        return is_answer() || endpoint == Endpoint::Tokenize || endpoint == Endpoint::Detokenize ||
                endpoint == Endpoint::ApplyTemplate;
     }
+    /// Its answer is decoded.
+    [[nodiscard]] bool is_answer() const {
+        return endpoint == Endpoint::Chat || endpoint == Endpoint::Completions ||
+               endpoint == Endpoint::Native;
+    }
+    /// Answered without a key: what the page asks for needs one.
+    [[nodiscard]] bool is_open() const { return is_health() || endpoint == Endpoint::Page; }
     /// Also without a key, and while the model loads.
     [[nodiscard]] bool is_health() const { return endpoint == Endpoint::Health; }
 };
 
-/// `target`: the path, with a query that is ignored. HEAD is GET.
+/// `target`: the path, with a query. HEAD is GET, but not of a stream.
 /// Errors: 404; 405 with the methods of the path; 501 for endpoints of other servers.
 [[nodiscard]] ApiResult<Route> find_route(std::string_view method, std::string_view target);
+
+/// The value of `name` in "a=1&b=2", as it is written; empty for "name" alone; nothing: it is not
+/// there.
+[[nodiscard]] std::optional<std::string_view> query_value(std::string_view query,
+                                                          std::string_view name);
 
 }  // namespace paceline::serve

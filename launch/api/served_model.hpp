@@ -24,6 +24,7 @@ struct ServedModel {
     std::string name = {};     // as clients see it
     std::string method = {};   // of the pipeline
     std::string reason = {};   // why this method; empty: it was named by the user
+    int gamma = 0;             // candidates after each other that the method verifies at most
     int context = 0;           // tokens of prompt and answer
     int running = 1;           // answers that decode at a time
     int waiting = 0;           // beside those

@@ -35,6 +35,12 @@ bool is_none(const json& value) {
 bool is_zero(const json& value) {
     return asks_for_nothing(value) || is_number(value, 0.0);
 }
+bool is_below_zero_or_zero(const json& value) {
+    return asks_for_nothing(value) || (value.is_number() && value.get<double>() <= 0.0);
+}
+bool is_true(const json& value) {
+    return value.is_null() || value == true;
+}
 bool is_one(const json& value) {
     return asks_for_nothing(value) || is_number(value, 1.0);
 }
@@ -66,6 +72,8 @@ constexpr Unsupported kUnsupported[] = {
     {"audio", asks_for_nothing},
     // vLLM's
     {"prompt_logprobs", asks_for_nothing},
+    {"continue_final_message", asks_for_nothing},
+    {"add_generation_prompt", is_true},
     {"use_beam_search", asks_for_nothing},
     {"min_tokens", is_zero},
     {"stop_token_ids", asks_for_nothing},
@@ -81,6 +89,17 @@ constexpr Unsupported kUnsupported[] = {
     {"json_schema", asks_for_nothing},
     {"n_probs", is_zero},
     {"lora", asks_for_nothing},
+    {"mirostat", is_zero},
+    {"typical_p", is_one},
+    {"dynatemp_range", is_zero},
+    {"xtc_probability", is_zero},
+    {"dry_multiplier", is_zero},
+    {"top_n_sigma", is_below_zero_or_zero},
+    {"adaptive_target", is_below_zero_or_zero},
+    {"samplers", asks_for_nothing},
+    {"t_max_predict_ms", is_below_zero_or_zero},
+    {"n_indent", is_zero},
+    {"min_keep", is_zero},
 };
 
 }  // namespace

@@ -95,10 +95,13 @@ std::string wrong_count(const CLI::App& command, const CLI::ParseError& error) {
            " and " + in_quotes(values[1]) + "; it takes one value";
 }
 
+constexpr const char* kRefused = "RefusedOption";
+
 /// CLI11's complaint as a sentence that names option, value and remedy.
 std::string sentence(const CLI::App& root, const CLI::ParseError& error, const char* first_word) {
     const CLI::App& command = chosen_command(root);
     const std::string kind = error.get_name();
+    if (kind == kRefused) return error.what();
     for (const CLI::App* one : {&command, &root}) {
         const std::vector<std::string> unknown = one->remaining();
         const bool is_option = !unknown.empty() && unknown.front().front() == '-';
@@ -121,6 +124,13 @@ int usage_error(const CLI::App& root, const CLI::ParseError& error, const char* 
                  visible_lines(sentence(root, error, first_word)).c_str(), name.c_str());
     return kExitUsage;
 }
+
+/// Counts more than words that are left over: "-np 4" leaves the 4.
+class RefusedOption : public CLI::ValidationError {
+public:
+    explicit RefusedOption(const std::string& message)
+        : CLI::ValidationError{kRefused, message, CLI::ExitCodes::ValidationError} {}
+};
 
 }  // namespace
 
@@ -171,6 +181,24 @@ Option& Option::tells(bool& given) {
     return *this;
 }
 
+bool Option::given() const {
+    return option_->count() > 0;
+}
+
+std::string Option::give(const std::vector<std::string>& values) {
+    try {
+        for (const std::string& value : values) option_->add_result(value);
+        option_->run_callback();
+    } catch (const CLI::ParseError& error) {
+        return error.what();
+    }
+    return {};
+}
+
+Option Command::option(const std::string& name) {
+    return Option{*app_->get_option(name)};
+}
+
 Command Command::add_command(const std::string& name, const std::string& text) {
     return Command{*app_->add_subcommand(name, text)};
 }
@@ -208,7 +236,7 @@ Option Command::refuse_option(const std::string& name,
                               std::function<std::string(const std::string& value)> complaint) {
     const auto refuse = [complaint = std::move(complaint)](const std::string& value) {
         const std::string message = complaint(value);
-        if (!message.empty()) throw CLI::ValidationError(message);
+        if (!message.empty()) throw RefusedOption(message);
     };
     return Option{*app_->add_option_function<std::string>(name, refuse)->group("")};
 }

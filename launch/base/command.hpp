@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -48,6 +49,12 @@ public:
     /// Becomes true if the command line has the option, also with the value of its default.
     Option& tells(bool& given);
 
+    /// Whether the command line has it, or give() was called. Of a command that was parsed.
+    [[nodiscard]] bool given() const;
+    /// As if the command line had it with these values, true or false for a flag. The complaint
+    /// about them; empty: there is none.
+    [[nodiscard]] std::string give(const std::vector<std::string>& values);
+
 private:
     CLI::Option* option_;
 };
@@ -70,6 +77,8 @@ public:
     /// for a value, or nothing if the value changes nothing.
     Option refuse_option(const std::string& name,
                          std::function<std::string(const std::string& value)> complaint);
+    /// An option that was declared, by its long name with dashes.
+    [[nodiscard]] Option option(const std::string& name);
     /// The last lines of --help.
     void footer(const std::string& text);
     /// Whether the command line chose this command.

@@ -4,14 +4,16 @@
 // passed down as a value. Immutable afterwards.
 #pragma once
 
+#include <map>
 #include <string>
 
 namespace paceline {
 
 struct Environment {
-    std::string model;         // PACELINE_MODEL: used where -m is not given; may be empty
-    std::string method;        // PACELINE_METHOD: used where no method is given; may be empty
-    std::string pretrained;    // PACELINE_PRETRAINED: a folder with trained parts; may be empty
+    std::string model;       // PACELINE_MODEL: used where -m is not given; may be empty
+    std::string method;      // PACELINE_METHOD: used where no method is given; may be empty
+    std::string pretrained;  // PACELINE_PRETRAINED: a folder with trained parts; may be empty
+    std::map<std::string, std::string> variables;  // all PACELINE_*, by name: serve_settings.hpp
     std::string cache_folder;  // the demo model, packed copies (packed_cache.hpp); empty: none
     std::string hub_cache;     // where other programs keep models of the Hugging Face hub
     bool stdin_is_terminal = false;

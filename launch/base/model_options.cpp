@@ -143,6 +143,16 @@ void add_requests_options(Command& app, int& requests, std::uint64_t& kv_memory)
         .check(byte_size());
 }
 
+void add_gpus_option(Command& app, std::string& gpus) {
+    const OptionCheck numbers = whole_number_list(0);
+    const OptionCheck known{[numbers](const std::string& word) {
+        return word == "all" ? std::string{} : numbers.complaint(word);
+    }};
+    app.add_option("--gpus", gpus,
+                   "place the stages on these GPUs: all that can be seen, or numbers such as 0,2")
+        .check(known);
+}
+
 void add_parts_option(Command& app, ModelOptions& options) {
     app.add_option("--parts", options.parts,
                    "trained drafts and exits of the model: a folder; none does without (default: "

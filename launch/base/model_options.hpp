@@ -65,6 +65,8 @@ void refuse_random_option(Command& app);
 [[nodiscard]] Device device_of(const ModelOptions& options);
 /// --requests, --kv-memory: of a pipeline that decodes many answers at once
 void add_requests_options(Command& app, int& requests, std::uint64_t& kv_memory);
+/// --gpus: of a pipeline
+void add_gpus_option(Command& app, std::string& gpus);
 /// --parts: where a pipeline decodes
 void add_parts_option(Command& app, ModelOptions& options);
 

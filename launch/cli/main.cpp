@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,11 +49,24 @@ std::string variable(const std::string& name) {
     return set_variable(name).value_or("");
 }
 
+/// All PACELINE_*.
+std::map<std::string, std::string> own_variables() {
+    std::map<std::string, std::string> found;
+    for (char** each = environ; *each != nullptr; ++each) {
+        const std::string_view line = *each;
+        const std::size_t end = line.find('=');
+        if (line.starts_with("PACELINE_") && end != line.npos)
+            found.emplace(line.substr(0, end), line.substr(end + 1));
+    }
+    return found;
+}
+
 paceline::Environment read_environment() {
     paceline::Environment environment;
     environment.model = variable("PACELINE_MODEL");
     environment.method = variable("PACELINE_METHOD");
     environment.pretrained = variable("PACELINE_PRETRAINED");
+    environment.variables = own_variables();
     environment.cache_folder = paceline::own_cache_folder(set_variable);
     environment.hub_cache = paceline::hub_cache_folder(set_variable);
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
@@ -112,7 +126,8 @@ int run(int argc, char** argv) {
     const paceline::Command convert_command = paceline::add_convert(root, convert_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
-    if (serve_command.parsed()) return paceline::run_serve(serve_options, environment);
+    if (serve_command.parsed())
+        return paceline::run_serve(serve_command, serve_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);
     if (inspect_command.parsed()) return paceline::run_inspect(inspect_options, environment);

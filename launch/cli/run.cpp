@@ -127,14 +127,7 @@ void add_method_options(Command& command, RunOptions& options) {
 }
 
 void add_placement_options(Command& command, RunOptions& options) {
-    const OptionCheck numbers = whole_number_list(0);
-    const OptionCheck known{[numbers](const std::string& word) {
-        return word == "all" ? std::string{} : numbers.complaint(word);
-    }};
-    command
-        .add_option("--gpus", options.gpus,
-                    "place the stages on these GPUs: all that can be seen, or numbers such as 0,2")
-        .check(known);
+    add_gpus_option(command, options.gpus);
     command.add_option("--machine", options.machine_file,
                        "a file that describes a machine's GPUs, memory and links "
                        "(configs/machines); the stages are placed for it");

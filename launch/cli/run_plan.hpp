@@ -12,14 +12,10 @@
 #include "launch/cli/run.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/used_parts.hpp"
+#include "launch/session/place_on_gpus.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
-
-struct ResolvedPipeline {
-    ResolvedConfig resolved;
-    std::string gpu_table;  // empty: no GPUs were asked for
-};
 
 /// The configuration as it is written, with --device and --draft-model: all that is known without a
 /// model. Reads --config, once: it may be a pipe. Nothing where no stages decode.

@@ -31,6 +31,20 @@ Status use_device(PipelineConfig& config, const Device& device) {
     return check_pipeline(config);
 }
 
+Result<PipelineConfig> written_config(const ConfigSource& source,
+                                      const Device& device,
+                                      const std::string& draft_model) {
+    Result<PipelineConfig> config = parse_pipeline_config(source);
+    if (!config) return config;
+    if (device.gpu) {
+        if (Status s = use_device(config.value(), device); !s) return s.error();
+    }
+    if (!draft_model.empty()) {
+        if (Status s = use_draft_model(config.value(), draft_model); !s) return s.error();
+    }
+    return config;
+}
+
 Device target_device(const PipelineConfig& config) {
     const StageConfig* segment = config.stage_of(StageRole::Segment);
     return segment == nullptr ? Device{} : segment->device;

@@ -25,6 +25,15 @@ inline constexpr const char* kDeviceIsInTheFile =
     "--device is for --method; with --config the file says where each stage runs "
     "(device = \"cuda:0\")";
 
+inline constexpr const char* kGpusOrDevice =
+    "--device puts all stages on one GPU; leave it out with --gpus or --machine";
+
+/// The configuration of `source` with what the options --device and --draft-model (may be empty)
+/// change in it. Errors: those of parse_pipeline_config() and the two above.
+[[nodiscard]] Result<PipelineConfig> written_config(const ConfigSource& source,
+                                                    const Device& device,
+                                                    const std::string& draft_model);
+
 /// What the target's segments run on, or the first of them.
 [[nodiscard]] Device target_device(const PipelineConfig& config);
 

@@ -11,9 +11,9 @@ namespace paceline {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kTopKeys{"extends",  "pipeline",   "stage",
-                                                   "draft",    "self_draft", "exit",
-                                                   "schedule", "acceptance", "supervision"};
+constexpr std::array<std::string_view, 10> kTopKeys{
+    "extends", "pipeline", "stage",      "draft",       "self_draft",
+    "exit",    "schedule", "acceptance", "supervision", "serve"};
 /// Rounds are waited for: a draft that is only slow must not turn lockstep into something else.
 constexpr std::chrono::microseconds kLockstepWait{200'000};
 

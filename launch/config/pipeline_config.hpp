@@ -10,6 +10,7 @@
 //     [schedule]     when the target starts with what: schedule_config.hpp
 //     [acceptance]   which candidates are accepted: schedule_config.hpp
 //     [supervision]  what happens when stages die: supervision_config.hpp
+//     [serve]        options of `paceline serve`: launch/serve/serve_settings.hpp; not read here
 //
 // A file describes a shape, not a machine or a model: layers may be fractions or "auto", cores
 // and threads may be left out. placement.hpp makes it concrete for one model on one machine, and

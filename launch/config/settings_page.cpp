@@ -17,6 +17,11 @@ const std::string kExtendsSection =
     "tables here take the place of all stages there. A key cannot be removed: give it its "
     "default.\n";
 
+const std::string kServeSection =
+    "\n## `[serve]`\n\n"
+    "Options of `paceline serve`, in the words of its command line with `_` for `-`: "
+    "`docs/serving.md`. Other commands do not read the table.\n";
+
 /// A section of the page; defaults are those of a default-constructed `Config`.
 template <class Config>
 std::string section(const std::string& title, const std::string& purpose) {
@@ -52,7 +57,8 @@ std::string settings_text() {
            section<ScheduleConfig>("[schedule]", "When the target verifies, and what.") +
            section<AcceptanceRule>("[acceptance]", "Which candidates are accepted.") +
            section<SupervisionConfig>(
-               "[supervision]", "What happens to stages that die, hang or load for too long.");
+               "[supervision]", "What happens to stages that die, hang or load for too long.") +
+           kServeSection;
 }
 
 }  // namespace paceline

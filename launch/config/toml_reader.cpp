@@ -124,6 +124,11 @@ TomlValue TomlTable::value(std::string_view key) const {
     if (node->is_number()) return number_of(*node);
     const toml::array* array = node->as_array();
     if (array == nullptr) return {};
+    if (!array->empty() && array->is_homogeneous(toml::node_type::string)) {
+        TomlTexts texts;
+        for (const toml::node& element : *array) texts.push_back(element.as_string()->get());
+        return texts;
+    }
     TomlNumbers list;
     for (const toml::node& element : *array) {
         if (!element.is_number()) return {};

@@ -23,8 +23,10 @@ struct TomlNumber {
     bool whole = true;  // written as an integer: 1, not 1.0
 };
 using TomlNumbers = std::vector<TomlNumber>;
+using TomlTexts = std::vector<std::string>;
 /// monostate: absent, or of another type (a date, a table, a list of something else).
-using TomlValue = std::variant<std::monostate, bool, TomlNumber, std::string, TomlNumbers>;
+using TomlValue =
+    std::variant<std::monostate, bool, TomlNumber, std::string, TomlNumbers, TomlTexts>;
 
 class TomlTable {
 public:

@@ -6,7 +6,7 @@ _paceline() {
     if [ "$COMP_CWORD" -eq 1 ]; then
         words="$("$1" --help 2>/dev/null | sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p') --help --version"
     elif [ "$previous" = --method ]; then
-        words=$("$1" run --list-methods all 2>/dev/null | sed -n 's/^\([a-z][^ ]*\) .*/\1/p')
+        words="$("$1" run --list-methods all 2>/dev/null | sed -n 's/^\([a-z][^ ]*\) .*/\1/p') auto plain"
     elif [ "${current#-}" != "$current" ]; then
         words=$("$1" "$command" --help 2>/dev/null | grep -oE '^ +-[^ ]+' | tr ', ' '\n\n' | grep -E '^-')
     fi

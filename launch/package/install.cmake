@@ -1,5 +1,6 @@
 # What `cmake --install` and the Debian package (cpack) hold: the program, which needs no checkout, the
-# launcher of pipelines on GPUs, methods as files, trained parts, documentation, completion, manual page.
+# launcher of pipelines on GPUs, methods as files, trained parts, documentation, completion, manual page, and
+# the server as a service of systemd.
 include(GNUInstallDirs)
 
 # As it is: its libraries are found beside it, else where the system has them.
@@ -12,6 +13,7 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/completion.bash RENAME paceline
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/paceline.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/paceline.service DESTINATION lib/systemd/system)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "Paceline")

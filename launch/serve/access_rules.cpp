@@ -45,6 +45,22 @@ std::string_view host_part(std::string_view host) {
     return host.substr(0, host.find(':'));
 }
 
+/// What a request names as its key; empty: nothing.
+std::string_view named_key(const RequestHead& head) {
+    constexpr std::string_view kBearer = "bearer ";
+    if (lower(head.authorization.substr(0, kBearer.size())) != kBearer) return head.x_api_key;
+    return trimmed(head.authorization.substr(kBearer.size()));
+}
+
+Status check_key_text(std::string_view key) {
+    const bool printable =
+        std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+    if (printable && key.size() >= kKeyBytesMin && key.size() <= kKeyBytesMax) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("a key has {} to {} printable ASCII characters, without spaces",
+                             kKeyBytesMin, kKeyBytesMax)};
+}
+
 Result<std::vector<std::string>> read_keys(const std::string& path) {
     const auto bad = [&](const std::string& what) {
         return Error{Errc::BadArgument, "--api-key-file " + path + ": " + what};
@@ -57,11 +73,7 @@ Result<std::vector<std::string>> read_keys(const std::string& path) {
         const std::string_view line = trimmed(rest.substr(0, end));
         rest.remove_prefix(std::min(end + 1, rest.size()));
         if (line.empty() || line.starts_with('#')) continue;
-        const bool printable =
-            std::all_of(line.begin(), line.end(), [](char c) { return c > ' ' && c < '\x7f'; });
-        if (!printable || line.size() < kKeyBytesMin || line.size() > kKeyBytesMax)
-            return bad(fmt::format("a key has {} to {} printable ASCII characters, without spaces",
-                                   kKeyBytesMin, kKeyBytesMax));
+        if (Status s = check_key_text(line); !s) return bad(s.error().what);
         keys.emplace_back(line);
     }
     if (keys.empty()) return bad("holds no key");
@@ -77,16 +89,21 @@ bool is_loopback_name(std::string_view host) {
 }
 
 Result<AccessRules> AccessRules::make(const std::string& host,
-                                      const std::string& key_file,
+                                      const KeySources& sources,
                                       const std::vector<std::string>& origins) {
     AccessRules rules;
     rules.host_ = lower(host);
-    if (!key_file.empty()) {
-        Result<std::vector<std::string>> keys = read_keys(key_file);
+    if (!sources.key.empty()) {
+        if (Status s = check_key_text(sources.key); !s)
+            return Error{Errc::BadArgument, "PACELINE_API_KEY: " + s.error().what};
+        rules.digests_.push_back(digest_of(sources.key));
+    }
+    if (!sources.file.empty()) {
+        Result<std::vector<std::string>> keys = read_keys(sources.file);
         if (!keys) return keys.error();
         for (const std::string& key : keys.value()) rules.digests_.push_back(digest_of(key));
     }
-    const bool local = is_loopback_name(host);
+    const bool local = host == kUnixSocket || is_loopback_name(host);
     if (!local && !rules.has_keys())
         return Error{
             Errc::BadArgument,
@@ -105,7 +122,7 @@ std::optional<ApiError> AccessRules::check_place(const RequestHead& head) const 
         return ApiError{
             .status = 400, .message = "the Host header is missing", .code = "host_missing"};
     const std::string host = lower(host_part(head.host));
-    if (!has_keys() && !is_loopback_name(host) && host != host_)
+    if (!has_keys() && host_ != kUnixSocket && !is_loopback_name(host) && host != host_)
         return ApiError{.status = 403,
                         .message = "the Host header names another machine",
                         .code = "host_not_allowed"};
@@ -118,11 +135,7 @@ std::optional<ApiError> AccessRules::check_place(const RequestHead& head) const 
 
 std::optional<ApiError> AccessRules::check_key(const RequestHead& head) const {
     if (!has_keys()) return {};
-    std::string_view key = head.x_api_key;
-    constexpr std::string_view kBearer = "bearer ";
-    if (lower(head.authorization.substr(0, kBearer.size())) == kBearer)
-        key = trimmed(head.authorization.substr(kBearer.size()));
-    const Digest digest = digest_of(key);
+    const Digest digest = digest_of(named_key(head));
     bool known = false;
     for (const Digest& each : digests_)
         known = (CRYPTO_memcmp(each.data(), digest.data(), digest.size()) == 0) || known;
@@ -130,6 +143,12 @@ std::optional<ApiError> AccessRules::check_key(const RequestHead& head) const {
     return ApiError{.status = 401,
                     .message = "a valid API key is needed: Authorization: Bearer KEY",
                     .code = "invalid_api_key"};
+}
+
+std::string AccessRules::owner_of(const RequestHead& head) const {
+    if (!has_keys()) return {};
+    const Digest digest = digest_of(named_key(head));
+    return {digest.begin(), digest.end()};
 }
 
 std::optional<ApiError> AccessRules::check_content_type(const RequestHead& head) {

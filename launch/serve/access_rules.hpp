@@ -33,18 +33,29 @@ struct RequestHead {
     std::string_view content_type = {};
 };
 
+/// In place of a host: only this user's programs reach it, and no browser.
+inline constexpr const char* kUnixSocket = "unix";
+
+/// Empty: none.
+struct KeySources {
+    std::string file = {};  // a key a line; # begins a comment
+    std::string key = {};   // of a variable
+};
+
 class AccessRules {
 public:
-    /// `host`: what the server is bound to. `key_file`: empty, or a file with a key a line (#
-    /// begins a comment). Errors: BadArgument naming the option.
+    /// `host`: what the server is bound to, or kUnixSocket. Errors: BadArgument naming the option.
     [[nodiscard]] static Result<AccessRules> make(const std::string& host,
-                                                  const std::string& key_file,
+                                                  const KeySources& keys,
                                                   const std::vector<std::string>& origins);
 
     /// 400 or 403 for Host and Origin.
     [[nodiscard]] std::optional<ApiError> check_place(const RequestHead& head) const;
     /// 401.
     [[nodiscard]] std::optional<ApiError> check_key(const RequestHead& head) const;
+    /// The digest of the key that a request names: two requests with the same one have one owner.
+    /// Empty without keys. Precondition: check_key() found nothing.
+    [[nodiscard]] std::string owner_of(const RequestHead& head) const;
     /// 415 if a body is not announced as JSON: browsers ask before they send that.
     [[nodiscard]] static std::optional<ApiError> check_content_type(const RequestHead& head);
     /// Of Access-Control-Allow-Origin; empty: no such header.

@@ -8,13 +8,22 @@ namespace paceline::serve {
 
 AnswerSet::~AnswerSet() {
     for (const Answer& answer : answers_) {
-        if (!answer.over) service_->cancel(answer.id);
+        if (answer.owned && !answer.over) service_->cancel(answer.id);
     }
 }
 
 void AnswerSet::add(const Submitted& taken, std::chrono::milliseconds pause) {
     answers_.push_back(
         {.id = taken.id, .reader = std::make_unique<AnswerReader>(taken.stream, 0, pause)});
+    ++open_;
+}
+
+void AnswerSet::follow(std::shared_ptr<AnswerStream> stream,
+                       std::size_t begin,
+                       std::chrono::milliseconds pause) {
+    answers_.push_back({.id = {},
+                        .reader = std::make_unique<AnswerReader>(std::move(stream), begin, pause),
+                        .owned = false});
     ++open_;
 }
 

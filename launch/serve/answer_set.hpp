@@ -33,6 +33,10 @@ public:
     ~AnswerSet();
 
     void add(const Submitted& taken, std::chrono::milliseconds pause);
+    /// An answer that others own, from token `begin` on: it is not cancelled.
+    void follow(std::shared_ptr<AnswerStream> stream,
+                std::size_t begin,
+                std::chrono::milliseconds pause);
 
     /// Something new of one of the answers; nothing: there is nothing now.
     [[nodiscard]] std::optional<Next> next();
@@ -46,6 +50,7 @@ private:
     struct Answer {
         AnswerId id;
         std::unique_ptr<AnswerReader> reader;
+        bool owned = true;
         bool over = false;
     };
 

@@ -1,12 +1,16 @@
 #include "launch/serve/http_answers.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <fmt/core.h>
+#include <utility>
 
 #include "launch/api/answer_events.hpp"
 #include "launch/api/model_info.hpp"
+#include "launch/api/native_events.hpp"
 #include "launch/serve/answer_set.hpp"
 #include "launch/serve/http_wakeup.hpp"
+#include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
 namespace {
@@ -29,31 +33,38 @@ ResponseHead head_of(HttpContext& context) {
                            .count(),
             .model = model.name,
             .method = model.method,
+            .gamma = model.gamma,
             .fingerprint = system_fingerprint()};
 }
+
+struct StreamTerms {
+    bool on = false;       // else one body
+    std::string id = {};   // empty: it cannot be resumed
+    bool resumed = false;  // the answer's times are not those of this request
+};
 
 /// One request whose answers were accepted.
 class Exchange {
 public:
-    Exchange(boost::beast::tcp_stream& stream,
+    Exchange(HttpStream& stream,
              HttpContext& context,
              const ResponseTerms& terms,
              AnswerSet& set,
-             AnswerEvents& events,
-             bool streams)
+             ResponseForm& events,
+             StreamTerms streams)
         : context_{context},
           terms_{terms},
           set_{set},
           events_{events},
-          streams_{streams},
-          pause_{streams ? kStreamPause : kWholePause},
+          streams_{std::move(streams)},
+          pause_{streams_.on ? kStreamPause : kWholePause},
           writer_{stream, context},
           wakeup_{stream.socket()} {}
 
     asio::awaitable<bool> run() {
         for (const int descriptor : set_.descriptors()) wakeup_.watch(descriptor);
-        if (streams_) {
-            const bool begun = co_await writer_.begin_events(terms_);
+        if (streams_.on) {
+            const bool begun = co_await writer_.begin_events(terms_, streams_.id);
             if (!begun) co_return false;
         }
         written_ = Clock::now();
@@ -70,7 +81,7 @@ public:
                 context_.metrics.add_disconnect();
                 co_return false;
             }
-            if (streams_ && Clock::now() - written_ >= context_.limits.keep_alive) {
+            if (streams_.on && Clock::now() - written_ >= context_.limits.keep_alive) {
                 const bool written = co_await write_some(kKeepAliveComment);
                 if (!written) co_return false;
             }
@@ -87,7 +98,7 @@ private:
             if (!next) break;
             news = true;
             events += events_.add(next->choice, next->piece);
-            if (next->piece.over)
+            if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);
         }
         return news;
@@ -97,7 +108,7 @@ private:
     [[nodiscard]] Clock::time_point next_look(bool news) const {
         const auto now = Clock::now();
         Clock::time_point next = now + (news ? pause_ : std::chrono::milliseconds{kLook});
-        if (streams_) next = std::min(next, written_ + context_.limits.keep_alive);
+        if (streams_.on) next = std::min(next, written_ + context_.limits.keep_alive);
         return next;
     }
 
@@ -107,7 +118,7 @@ private:
     }
 
     asio::awaitable<bool> write_end(std::string events) {
-        if (!streams_) {
+        if (!streams_.on) {
             const Reply whole{.body = events_.body() + "\n"};
             co_return co_await writer_.write(whole, terms_);
         }
@@ -120,11 +131,11 @@ private:
     asio::awaitable<bool> write_failure(std::string events) {
         const ServiceState state = context_.model->service->snapshot().state;
         const ApiError error = error_of(events_.status(), state);
-        if (!streams_) {
+        if (!streams_.on) {
             const Reply reply = reply_of(error);
             co_return co_await writer_.write(reply, terms_);
         }
-        events += AnswerEvents::error_event(error);
+        events += ResponseForm::error_event(error);
         const bool written = co_await writer_.write_events(events, true);
         if (!written) co_return false;
         co_return goes_on();
@@ -135,8 +146,8 @@ private:
     HttpContext& context_;
     const ResponseTerms& terms_;
     AnswerSet& set_;
-    AnswerEvents& events_;
-    bool streams_;
+    ResponseForm& events_;
+    StreamTerms streams_;
     std::chrono::milliseconds pause_;
     HttpWriter writer_;
     Wakeup wakeup_;
@@ -144,35 +155,161 @@ private:
     Clock::time_point written_ = begun_;
 };
 
+/// The place in the stream that a client asks for; the header counts more: a browser that comes
+/// back repeats the query of its first request.
+ApiResult<std::size_t> place_of(const Asked& asked, const AnswerStream& answer) {
+    const std::string_view given = !asked.last_event_id.empty()
+                                       ? std::string_view{asked.last_event_id}
+                                       : query_value(asked.route.query, "from").value_or("0");
+    std::size_t from = 0;
+    const auto parsed = std::from_chars(given.data(), given.data() + given.size(), from);
+    const bool whole = parsed.ec == std::errc{} && parsed.ptr == given.data() + given.size();
+    // Before size(): an answer that is over does not grow.
+    const std::size_t beyond = answer.over() ? 1 : 0;
+    if (whole && from <= answer.size() + beyond) return from;
+    return bad_field("from", "must be the id of an event of the stream");
+}
+
+ApiResult<PreparedAnswers> prepare_answers(const Asked& asked, const ServedModel& model) {
+    switch (asked.route.endpoint) {
+        case Endpoint::Chat:
+            return prepare_chat(asked.body, model);
+        case Endpoint::Native:
+            return prepare_native(asked.body, model);
+        default:
+            return prepare_completion(asked.body, model);
+    }
+}
+
+const AnswerDialect& dialect_of(const Asked& asked) {
+    return asked.route.endpoint == Endpoint::Chat ? chat_dialect() : completion_dialect();
+}
+
+std::unique_ptr<ResponseForm> form_of(const Asked& asked,
+                                      ResponseHead head,
+                                      const PreparedAnswers& prepared) {
+    if (asked.route.endpoint == Endpoint::Native)
+        return std::make_unique<NativeEvents>(std::move(head), prepared);
+    return std::make_unique<AnswerEvents>(dialect_of(asked), std::move(head), prepared);
+}
+
+/// What a request is told while the engine recovers for too long; those that were taken wait.
+std::optional<ApiError> recovering(const HttpContext& context) {
+    const ServiceSnapshot engine = context.model->service->snapshot();
+    if (engine.state != ServiceState::Recovering) return {};
+    if (Clock::now() - engine.recovering_since < context.limits.recovery) return {};
+    return ApiError{.status = 503,
+                    .message = "the pipeline waits for a lost stage: " +
+                               visible(engine.why, kLineShownBytesMax),
+                    .code = "recovering",
+                    .retry_after_s = 5};
+}
+
+KeptStreams::Clock::time_point now() {
+    return KeptStreams::Clock::now();
+}
+
+/// The stream from its beginning, or from token `resumed_at` on.
+asio::awaitable<bool> follow_stream(HttpStream& stream,
+                                    HttpContext& context,
+                                    const ResponseTerms& terms,
+                                    const KeptStream& kept,
+                                    std::optional<std::size_t> resumed_at) {
+    const std::string id = kept.dialect->id_prefix + kept.head.id;
+    const StreamReading reading{context.streams, id};
+    AnswerEvents events{*kept.dialect, kept.head, kept.prepared};
+    const std::size_t from = resumed_at.value_or(0);
+    events.begin_at(from);
+    AnswerSet set{*context.model->service};
+    set.follow(kept.answer, from, kStreamPause);
+    Exchange exchange{stream, context, terms, set, events, {true, id, resumed_at.has_value()}};
+    co_return co_await exchange.run();
+}
+
+asio::awaitable<bool> answer_resumable(HttpStream& stream,
+                                       HttpContext& context,
+                                       const ResponseTerms& terms,
+                                       KeptStream kept) {
+    HttpWriter writer{stream, context};
+    if (context.streams.keep().count() == 0) {
+        const Reply refused = reply_of(
+            bad_field("paceline.resume", "this server keeps no streams (its option is --resume)"));
+        co_return co_await writer.write(refused, terms);
+    }
+    Service& service = *context.model->service;
+    const Submitted taken = service.submit(std::move(kept.prepared.orders.front()));
+    kept.prepared.orders.clear();
+    if (taken.outcome != SubmitOutcome::Accepted) {
+        const Reply refused = reply_of(error_of(taken));
+        co_return co_await writer.write(refused, terms);
+    }
+    kept.head.id = random_stream_id();
+    kept.answer = taken.stream;
+    kept.cancel = [&service, id = taken.id] { service.cancel(id); };
+    const std::string id = kept.dialect->id_prefix + kept.head.id;
+    const std::string owner = kept.owner;
+    context.streams.add(id, std::move(kept), now());
+    const std::shared_ptr<const KeptStream> own = context.streams.find(id, owner);
+    co_return co_await follow_stream(stream, context, terms, *own, {});
+}
+
 }  // namespace
 
-asio::awaitable<bool> answer_request(boost::beast::tcp_stream& stream,
+asio::awaitable<bool> answer_request(HttpStream& stream,
                                      HttpContext& context,
-                                     Endpoint endpoint,
-                                     const std::string& body,
+                                     const Asked& asked,
                                      const ResponseTerms& terms) {
     HttpWriter writer{stream, context};
-    const bool chat = endpoint == Endpoint::Chat;
     const ServedModel& model = *context.model;
-    auto prepare = [&] {
-        return chat ? prepare_chat(body, model) : prepare_completion(body, model);
-    };
+    if (const std::optional<ApiError> recovers = recovering(context)) {
+        const Reply refused = reply_of(*recovers);
+        co_return co_await writer.write(refused, terms);
+    }
+    auto prepare = [&] { return prepare_answers(asked, model); };
     ApiResult<PreparedAnswers> prepared = co_await on_pool(context, prepare);
     if (!prepared) {
         const Reply refused = reply_of(prepared.error());
         co_return co_await writer.write(refused, terms);
     }
+    if (prepared.value().fields.resume) {
+        KeptStream kept{.dialect = &dialect_of(asked),
+                        .head = head_of(context),
+                        .prepared = std::move(prepared.value()),
+                        .owner = asked.owner};
+        co_return co_await answer_resumable(stream, context, terms, std::move(kept));
+    }
     const bool streams = prepared.value().fields.stream;
-    AnswerEvents events{chat ? chat_dialect() : completion_dialect(), head_of(context),
-                        prepared.value()};
+    const std::unique_ptr<ResponseForm> events = form_of(asked, head_of(context), prepared.value());
     ApiResult<AnswerSet> taken = submit_answers(*model.service, std::move(prepared.value().orders),
                                                 streams ? kStreamPause : kWholePause);
     if (!taken) {
         const Reply refused = reply_of(taken.error());
         co_return co_await writer.write(refused, terms);
     }
-    Exchange exchange{stream, context, terms, taken.value(), events, streams};
+    Exchange exchange{stream, context, terms, taken.value(), *events, {.on = streams}};
     co_return co_await exchange.run();
+}
+
+asio::awaitable<bool> resume_stream(HttpStream& stream,
+                                    HttpContext& context,
+                                    const Asked& asked,
+                                    const ResponseTerms& terms) {
+    HttpWriter writer{stream, context};
+    const std::shared_ptr<const KeptStream> kept =
+        context.streams.find(asked.route.id, asked.owner);
+    if (!kept) {
+        const Reply unknown = reply_of({.status = 404,
+                                        .message = "there is no such stream, or no longer",
+                                        .param = "id",
+                                        .code = "stream_not_found"});
+        co_return co_await writer.write(unknown, terms);
+    }
+    ApiResult<std::size_t> from = place_of(asked, *kept->answer);
+    if (!from) {
+        const Reply refused = reply_of(from.error());
+        co_return co_await writer.write(refused, terms);
+    }
+    co_return co_await follow_stream(stream, context, terms, *kept, from.value());
 }
 
 }  // namespace paceline::serve

@@ -1,16 +1,17 @@
 #include "launch/serve/http_connection.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/error.hpp>
 #include <boost/beast/http/read.hpp>
 
-#include "launch/api/health_report.hpp"
-#include "launch/api/model_info.hpp"
-#include "launch/api/token_endpoints.hpp"
-#include "launch/serve/http_answers.hpp"
+#include "launch/serve/http_dispatch.hpp"
 
 namespace paceline::serve {
 namespace {
@@ -38,13 +39,52 @@ RequestHead head_of_request(const Request& request) {
             .content_type = view_of(request[http::field::content_type])};
 }
 
-/// The answer to bytes that are no request; nothing: the connection just ends, as after a timeout,
-/// which closes the socket.
+/// Ends what reads the stream when a time is over. Unlike the stream's own limit it leaves the
+/// socket open: the client is told.
+class ReadLimit {
+public:
+    ReadLimit(HttpStream& stream, std::chrono::milliseconds time)
+        : shared_{std::make_shared<Shared>(stream)} {
+        stream.expires_never();
+        shared_->timer.expires_after(time);
+        shared_->timer.async_wait([shared = shared_](const boost::system::error_code& error) {
+            if (error || shared->left) return;
+            shared->over = true;
+            shared->stream.cancel();
+        });
+    }
+    ReadLimit(const ReadLimit&) = delete;
+    ReadLimit& operator=(const ReadLimit&) = delete;
+    ~ReadLimit() {
+        shared_->left = true;
+        shared_->timer.cancel();
+    }
+    [[nodiscard]] bool is_over() const { return shared_->over; }
+
+private:
+    /// A handler that is due may run after the end of the connection: it sees `left` alone.
+    struct Shared {
+        explicit Shared(HttpStream& read) : stream{read}, timer{read.get_executor()} {}
+        HttpStream& stream;
+        asio::steady_timer timer;
+        bool over = false;
+        bool left = false;
+    };
+    std::shared_ptr<Shared> shared_;
+};
+
+/// The answer to bytes that are no request; nothing: the connection just ends.
 std::optional<ApiError> parse_error(const boost::system::error_code& error) {
     ApiError refused{.status = 400,
                      .message = "the request is not valid HTTP",
                      .code = "bad_request",
                      .ends = true};
+    if (error == boost::beast::error::timeout) {
+        refused.status = 408;
+        refused.message = "the request did not arrive in time";
+        refused.code = "request_timeout";
+        return refused;
+    }
     if (error == http::error::header_limit) {
         refused.status = 431;
         refused.message = "the head of the request is too long";
@@ -85,8 +125,8 @@ ApiResult<Route> admitted(const Request& request, const RequestHead& head, HttpC
     if (const auto error = bad_head(request, context.limits)) return *error;
     if (const auto error = context.access.check_place(head)) return *error;
     ApiResult<Route> route = find_route(head.method, head.target);
-    const bool health = route && route.value().is_health();
-    if (!health) {
+    const bool open = route && route.value().is_open();
+    if (!open) {
         if (const auto error = context.access.check_key(head)) return *error;
     }
     if (!route) return route;
@@ -94,13 +134,6 @@ ApiResult<Route> admitted(const Request& request, const RequestHead& head, HttpC
         if (const auto error = AccessRules::check_content_type(head)) return *error;
     }
     return route;
-}
-
-Reply loading_reply() {
-    return reply_of({.status = 503,
-                     .message = "the model is being loaded",
-                     .code = "loading",
-                     .retry_after_s = 1});
 }
 
 /// Counts a request for as long as it is answered: the server ends when there is none.
@@ -117,7 +150,7 @@ private:
 
 }  // namespace
 
-HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpContext& context)
+HttpConnection::HttpConnection(HttpSocket socket, HttpContext& context)
     : stream_{std::move(socket)}, context_{context}, writer_{stream_, context} {
     boost::system::error_code ignored;
     stream_.socket().set_option(asio::ip::tcp::no_delay{true}, ignored);
@@ -134,11 +167,22 @@ asio::awaitable<void> HttpConnection::run() {
     co_await part();
 }
 
+asio::awaitable<void> HttpConnection::refuse() {
+    const Reply reply = reply_of({.status = 429,
+                                  .message = "this address has too many connections open",
+                                  .code = "too_many_connections",
+                                  .retry_after_s = 1,
+                                  .ends = true});
+    const ResponseTerms terms{.keep_alive = false};
+    co_await writer_.write(reply, terms);
+    co_await part();
+}
+
 /// Closing a socket with unread input resets the connection, and the client may lose the last
 /// response: the input is read and dropped for a limited time.
 asio::awaitable<void> HttpConnection::part() {
     boost::system::error_code error;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, error);
+    stream_.socket().shutdown(HttpSocket::shutdown_send, error);
     stream_.expires_after(kPartingTime);
     for (std::size_t bytes = 0; !error && bytes < kPartingBytes;) {
         bytes += co_await stream_.async_read_some(buffer_.prepare(kReadBytes),
@@ -161,9 +205,12 @@ asio::awaitable<bool> HttpConnection::exchange() {
     parser.header_limit(context_.limits.header_bytes);
     parser.body_limit(context_.limits.body_bytes);
     boost::system::error_code error;
-    stream_.expires_after(context_.limits.header);
-    co_await http::async_read_header(stream_, buffer_, parser,
-                                     asio::redirect_error(asio::use_awaitable, error));
+    {
+        const ReadLimit limit{stream_, context_.limits.header};
+        co_await http::async_read_header(stream_, buffer_, parser,
+                                         asio::redirect_error(asio::use_awaitable, error));
+        if (limit.is_over()) error = boost::beast::error::timeout;
+    }
     if (error) {
         co_await write_parse_error(error);
         co_return false;
@@ -188,7 +235,12 @@ asio::awaitable<bool> HttpConnection::exchange() {
         const bool read = co_await read_body(parser);
         if (!read) co_return false;
     }
-    co_return co_await dispatch(route.value(), parser.get().body(), terms);
+    const std::string owner = route.value().is_health() ? "" : context_.access.owner_of(head);
+    const Asked asked{.route = std::move(route.value()),
+                      .body = std::move(parser.get().body()),
+                      .owner = owner,
+                      .last_event_id = std::string{view_of(request["Last-Event-ID"])}};
+    co_return co_await answer_asked(stream_, context_, asked, terms);
 }
 
 asio::awaitable<bool> HttpConnection::read_body(Parser& parser) {
@@ -198,10 +250,12 @@ asio::awaitable<bool> HttpConnection::read_body(Parser& parser) {
         if (!written) co_return false;
     }
     boost::system::error_code error;
-    stream_.expires_after(context_.limits.body);
-    co_await http::async_read(stream_, buffer_, parser,
-                              asio::redirect_error(asio::use_awaitable, error));
-    stream_.expires_never();
+    {
+        const ReadLimit limit{stream_, context_.limits.body};
+        co_await http::async_read(stream_, buffer_, parser,
+                                  asio::redirect_error(asio::use_awaitable, error));
+        if (limit.is_over()) error = boost::beast::error::timeout;
+    }
     if (!error) co_return true;
     co_await write_parse_error(error);
     co_return false;
@@ -213,45 +267,6 @@ asio::awaitable<void> HttpConnection::write_parse_error(boost::system::error_cod
     const Reply reply = reply_of(*refused);
     const ResponseTerms terms{.keep_alive = false};
     co_await writer_.write(reply, terms);
-}
-
-asio::awaitable<bool> HttpConnection::dispatch(const Route& route,
-                                               const std::string& body,
-                                               const ResponseTerms& terms) {
-    using Time = std::chrono::steady_clock;
-    const ServedModel* model = context_.model;
-    Reply reply;
-    if (route.endpoint == Endpoint::Version) {
-        reply = version_reply();
-    } else if (route.endpoint == Endpoint::Metrics) {
-        reply = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                 .body = context_.metrics.text(model)};
-    } else if (model == nullptr) {
-        reply = route.is_health() ? loading_health() : loading_reply();
-    } else if (route.is_health()) {
-        reply = health_report(model->service->snapshot(), model->method, Time::now());
-    } else if (route.endpoint == Endpoint::Models) {
-        reply = models_reply(*model);
-    } else if (route.endpoint == Endpoint::Model) {
-        reply = model_reply(route.id, *model);
-    } else if (route.endpoint == Endpoint::Props) {
-        reply = props_reply(*model);
-    } else if (route.endpoint == Endpoint::Chat || route.endpoint == Endpoint::Completions) {
-        co_return co_await answer_request(stream_, context_, route.endpoint, body, terms);
-    } else {
-        auto work = [&] {
-            switch (route.endpoint) {
-                case Endpoint::Tokenize:
-                    return tokenize_reply(body, *model);
-                case Endpoint::Detokenize:
-                    return detokenize_reply(body, *model);
-                default:
-                    return apply_template_reply(body, *model);
-            }
-        };
-        reply = co_await on_pool(context_, work);
-    }
-    co_return co_await writer_.write(reply, terms);
 }
 
 }  // namespace paceline::serve

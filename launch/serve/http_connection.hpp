@@ -10,13 +10,12 @@
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
 #include "launch/api/routes.hpp"
+#include "launch/serve/http_answers.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_writer.hpp"
 
@@ -24,12 +23,14 @@ namespace paceline::serve {
 
 class HttpConnection {
 public:
-    HttpConnection(boost::asio::ip::tcp::socket socket, HttpContext& context);
+    HttpConnection(HttpSocket socket, HttpContext& context);
     HttpConnection(const HttpConnection&) = delete;
     HttpConnection& operator=(const HttpConnection&) = delete;
 
     /// Until client or server ends the connection.
     boost::asio::awaitable<void> run();
+    /// Instead of run(): the peer has too many connections.
+    boost::asio::awaitable<void> refuse();
     /// Ends what run() waits for.
     void close() { stream_.close(); }
 
@@ -41,11 +42,8 @@ private:
     boost::asio::awaitable<bool> exchange();
     boost::asio::awaitable<bool> read_body(Parser& parser);
     boost::asio::awaitable<void> write_parse_error(boost::system::error_code error);
-    boost::asio::awaitable<bool> dispatch(const Route& route,
-                                          const std::string& body,
-                                          const ResponseTerms& terms);
 
-    boost::beast::tcp_stream stream_;
+    HttpStream stream_;
     HttpContext& context_;
     HttpWriter writer_;
     boost::beast::flat_buffer buffer_;

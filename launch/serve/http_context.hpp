@@ -19,6 +19,7 @@
 
 #include "launch/api/served_model.hpp"
 #include "launch/serve/access_rules.hpp"
+#include "launch/serve/kept_streams.hpp"
 #include "launch/serve/serve_metrics.hpp"
 
 namespace paceline::serve {
@@ -28,10 +29,19 @@ struct HttpLimits {
     std::size_t header_fields = 100;
     std::uint64_t body_bytes = 8 * 1024 * 1024;
     std::chrono::seconds idle{30};                 // of a connection without a request
-    std::chrono::seconds header{10};               // of a request, until its head is complete
-    std::chrono::seconds body{60};                 // until its body is
+    std::chrono::milliseconds header{10'000};      // of a request, until its head is complete
+    std::chrono::milliseconds body{60'000};        // until its body is
+    std::chrono::milliseconds recovery{30'000};    // of the engine, until requests are refused
     std::chrono::seconds write{30};                // of one write: a reader that stands still
     std::chrono::milliseconds keep_alive{10'000};  // between two comments in a stream
+};
+
+/// The last GET /health?deep=1: all that come while it runs, or soon after, have its result.
+struct DeepHealth {
+    bool runs = false;
+    std::chrono::steady_clock::time_point ended{};
+    bool decoded = false;
+    std::chrono::milliseconds took{0};
 };
 
 struct HttpContext {
@@ -40,8 +50,10 @@ struct HttpContext {
     AccessRules access;
     HttpLimits limits = {};
     ServeMetrics metrics = {};
+    KeptStreams streams{};
     ServedModel* model = nullptr;  // nullptr: it is being loaded
     bool draining = false;
+    DeepHealth deep{};
     std::size_t exchanges = 0;  // requests that are answered now
     std::uint64_t requests = 0;
     std::string run_id = {};  // in the ids of responses: two runs do not repeat them

@@ -13,21 +13,25 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "launch/serve/http_connection.hpp"
+#include "launch/serve/http_listener.hpp"
+#include "launch/serve/peer_connections.hpp"
+#include "launch/serve/service_manager.hpp"
 
 namespace paceline::serve {
 namespace {
 
 namespace asio = boost::asio;
 
-using Tcp = asio::ip::tcp;
-
 constexpr std::chrono::milliseconds kAcceptAgain{100};  // after descriptors ran out
 constexpr std::chrono::milliseconds kDrainLook{20};
+constexpr std::chrono::milliseconds kForgetLookMin{20};
+constexpr std::chrono::milliseconds kForgetLookMax{1'000};
 constexpr std::chrono::seconds kLastWrites{5};  // beyond the drain's limit
 constexpr std::chrono::seconds kLastCloses{1};
-constexpr std::size_t kConnectionsMax = 8192;
+constexpr std::size_t kConnectionsMax = 16'384;
 constexpr int kNice = 5;
 
 /// Half of the descriptors: each answer needs one or two of its own.
@@ -43,7 +47,7 @@ std::string random_id() {
     return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-asio::awaitable<void> pause_for(Tcp::acceptor::executor_type executor,
+asio::awaitable<void> pause_for(asio::io_context::executor_type executor,
                                 std::chrono::milliseconds time) {
     asio::steady_timer timer{executor, time};
     boost::system::error_code ignored;
@@ -62,40 +66,28 @@ void lower_thread_priority() {
 
 class HttpServer::Impl {
 public:
-    explicit Impl(AccessRules access) : context_{std::move(access)}, acceptor_{io_}, signals_{io_} {
+    explicit Impl(AccessRules access) : context_{std::move(access)}, signals_{io_} {
         context_.run_id = random_id();
     }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
     ~Impl() { context_.pool.join(); }
 
-    Status listen(const std::string& host, std::uint16_t port) {
-        const auto bad = [&](const boost::system::error_code& error) {
-            return Error{Errc::BadArgument, fmt::format("cannot listen on {} port {}: {}", host,
-                                                        port, error.message())};
-        };
-        boost::system::error_code error;
-        Tcp::resolver resolver{io_};
-        const auto found =
-            resolver.resolve(host, std::to_string(port), Tcp::resolver::passive, error);
-        if (error || found.empty()) return bad(error);
-        // "localhost" has addresses of both kinds; most clients try this one.
-        const auto v4 = std::find_if(found.begin(), found.end(), [](const auto& each) {
-            return each.endpoint().address().is_v4();
-        });
-        const Tcp::endpoint endpoint = (v4 == found.end() ? found.begin() : v4)->endpoint();
-        acceptor_.open(endpoint.protocol(), error);
-        if (!error) acceptor_.set_option(Tcp::acceptor::reuse_address{true}, error);
-        if (!error) acceptor_.bind(endpoint, error);
-        if (!error) acceptor_.listen(Tcp::acceptor::max_listen_connections, error);
-        return error ? Status{bad(error)} : Status{};
+    Status listen(const ListenPlace& place) {
+        Result<std::unique_ptr<HttpListener>> listener = HttpListener::listen(io_, place);
+        if (!listener) return listener.error();
+        listener_ = std::move(listener).value();
+        return {};
     }
 
-    [[nodiscard]] std::string address() const {
-        const Tcp::endpoint own = acceptor_.local_endpoint();
-        std::string host = own.address().to_string();
-        if (own.address().is_v6()) host = "[" + host + "]";
-        return fmt::format("http://{}:{}", host, own.port());
+    [[nodiscard]] std::string address() const { return listener_->address(); }
+    void set(const ServerSettings& settings) {
+        context_.limits.keep_alive = settings.keep_alive;
+        context_.limits.header = settings.head_timeout;
+        context_.limits.body = settings.body_timeout;
+        context_.limits.recovery = settings.recovery_wait;
+        context_.streams.set_keep(settings.resume);
+        peers_.set_most(settings.peer_connections);
     }
 
     void ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
@@ -105,13 +97,13 @@ public:
         });
     }
     void fail() { io_.stop(); }
-    void set_keep_alive(std::chrono::milliseconds time) { context_.limits.keep_alive = time; }
 
     void run() {
         signals_.add(SIGTERM);
         signals_.add(SIGINT);
         asio::co_spawn(io_, accept(), asio::detached);
         asio::co_spawn(io_, wait_for_signal(), asio::detached);
+        asio::co_spawn(io_, forget_streams(), asio::detached);
         io_.run();
     }
 
@@ -121,11 +113,11 @@ private:
         const std::size_t most = connections_max();
         while (true) {
             boost::system::error_code error;
-            Tcp::socket socket =
-                co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+            HttpSocket socket = co_await listener_->acceptor().async_accept(
+                asio::redirect_error(asio::use_awaitable, error));
             if (error == asio::error::operation_aborted) co_return;
             if (error) {
-                co_await pause_for(acceptor_.get_executor(), kAcceptAgain);
+                co_await pause_for(io_.get_executor(), kAcceptAgain);
                 continue;
             }
             if (connections_.size() >= most) continue;  // closes it
@@ -133,10 +125,25 @@ private:
         }
     }
 
-    asio::awaitable<void> serve(Tcp::socket socket) {
+    asio::awaitable<void> serve(HttpSocket socket) {
+        const std::string peer = peer_of(socket);
         HttpConnection connection{std::move(socket), context_};
-        const Listed listed{*this, connection};
-        co_await connection.run();
+        const Listed listed{*this, connection, peer};
+        if (listed.admitted()) {
+            co_await connection.run();
+        } else {
+            co_await connection.refuse();
+        }
+    }
+
+    /// Streams whose clients do not come back.
+    asio::awaitable<void> forget_streams() {
+        const auto look = std::clamp<std::chrono::milliseconds>(context_.streams.keep() / 4,
+                                                                kForgetLookMin, kForgetLookMax);
+        while (true) {
+            co_await pause_for(io_.get_executor(), look);
+            context_.streams.sweep(KeptStreams::Clock::now());
+        }
     }
 
     asio::awaitable<void> wait_for_signal() {
@@ -158,28 +165,31 @@ private:
     asio::awaitable<void> drain() {
         using Clock = std::chrono::steady_clock;
         context_.draining = true;
+        tell_stopping();
         Service& service = *context_.model->service;
         service.drain(drain_limit_);
         const auto until = Clock::now() + drain_limit_ + kLastWrites;
         const auto open = [&] {
             return context_.exchanges > 0 || !service.wait_idle(std::chrono::milliseconds{0});
         };
-        while (open() && Clock::now() < until)
-            co_await pause_for(acceptor_.get_executor(), kDrainLook);
-        acceptor_.close();
+        while (open() && Clock::now() < until) co_await pause_for(io_.get_executor(), kDrainLook);
+        listener_->close();
         const auto closed = Clock::now() + kLastCloses;
         while (!connections_.empty() && Clock::now() < closed) {
             for (HttpConnection* connection : connections_) connection->close();
-            co_await pause_for(acceptor_.get_executor(), kDrainLook);
+            co_await pause_for(io_.get_executor(), kDrainLook);
         }
         io_.stop();
     }
 
-    /// A connection among those that drain() closes.
+    /// A connection among those that drain() closes, and among those of its peer.
     class Listed {
     public:
-        Listed(Impl& server, HttpConnection& connection)
-            : server_{server}, connection_{connection} {
+        Listed(Impl& server, HttpConnection& connection, const std::string& peer)
+            : server_{server},
+              connection_{connection},
+              peer_{peer},
+              admitted_{server.peers_.add(peer)} {
             server_.connections_.insert(&connection_);
             server_.context_.metrics.open_connections(1);
         }
@@ -188,30 +198,36 @@ private:
         ~Listed() {
             server_.connections_.erase(&connection_);
             server_.context_.metrics.open_connections(-1);
+            if (admitted_) server_.peers_.remove(peer_);
         }
+        [[nodiscard]] bool admitted() const { return admitted_; }
 
     private:
         Impl& server_;
         HttpConnection& connection_;
+        const std::string& peer_;
+        bool admitted_;
     };
 
-    // Before io_: it destroys the coroutines that wait, and they use these two.
+    // Before io_: it destroys the coroutines that wait, and they use these three.
     std::set<HttpConnection*> connections_;
+    PeerConnections peers_{0};
     HttpContext context_;
     std::chrono::milliseconds drain_limit_{0};
     asio::io_context io_{1};
-    Tcp::acceptor acceptor_;
+    std::unique_ptr<HttpListener> listener_;
     asio::signal_set signals_;
 };
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_{std::move(impl)} {}
 HttpServer::~HttpServer() = default;
 
-Result<std::unique_ptr<HttpServer>> HttpServer::bind(const std::string& host,
-                                                     std::uint16_t port,
-                                                     AccessRules access) {
+Result<std::unique_ptr<HttpServer>> HttpServer::bind(const ListenPlace& place,
+                                                     AccessRules access,
+                                                     const ServerSettings& settings) {
     auto impl = std::make_unique<Impl>(std::move(access));
-    if (Status listening = impl->listen(host, port); !listening) return listening.error();
+    impl->set(settings);
+    if (Status listening = impl->listen(place); !listening) return listening.error();
     return std::unique_ptr<HttpServer>{new HttpServer{std::move(impl)}};
 }
 
@@ -227,8 +243,4 @@ void HttpServer::fail() {
 void HttpServer::run() {
     impl_->run();
 }
-void HttpServer::set_keep_alive(std::chrono::milliseconds between_comments) {
-    impl_->set_keep_alive(between_comments);
-}
-
 }  // namespace paceline::serve

@@ -10,29 +10,28 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "ipc/base/result.hpp"
 #include "launch/api/served_model.hpp"
 #include "launch/serve/access_rules.hpp"
+#include "launch/serve/server_settings.hpp"
 
 namespace paceline::serve {
 
 class HttpServer {
 public:
-    /// `port` 0: a free one. Errors: BadArgument: the address is none, or cannot be bound.
-    [[nodiscard]] static Result<std::unique_ptr<HttpServer>> bind(const std::string& host,
-                                                                  std::uint16_t port,
-                                                                  AccessRules access);
+    /// Errors: those of HttpListener::listen().
+    [[nodiscard]] static Result<std::unique_ptr<HttpServer>> bind(const ListenPlace& place,
+                                                                  AccessRules access,
+                                                                  const ServerSettings& settings);
     ~HttpServer();
     HttpServer(const HttpServer&) = delete;
     HttpServer& operator=(const HttpServer&) = delete;
 
-    /// "http://127.0.0.1:8080".
+    /// "http://127.0.0.1:8080", "unix:/run/paceline.sock".
     [[nodiscard]] std::string address() const;
-    void set_keep_alive(std::chrono::milliseconds between_comments);
     /// The model is loaded; it outlives run() and this object.
     void ready(ServedModel& model, std::chrono::milliseconds drain_limit);
     /// It cannot be loaded: run() returns.

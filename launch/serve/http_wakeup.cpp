@@ -13,7 +13,7 @@ namespace paceline::serve {
 
 namespace asio = boost::asio;
 
-Wakeup::Wakeup(asio::ip::tcp::socket& socket)
+Wakeup::Wakeup(HttpSocket& socket)
     : socket_{socket}, shared_{std::make_shared<Shared>(socket.get_executor())} {}
 
 Wakeup::~Wakeup() {
@@ -52,7 +52,7 @@ void Wakeup::watch_client() {
     // What was sent too early stays readable: the wait would return at once, again and again.
     if (shared_->watching || has_more_input_) return;
     shared_->watching = true;
-    socket_.async_wait(asio::ip::tcp::socket::wait_read,
+    socket_.async_wait(HttpSocket::wait_read,
                        [shared = shared_](const boost::system::error_code& error) {
                            shared->watching = false;
                            if (!error) shared->ring();

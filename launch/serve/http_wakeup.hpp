@@ -16,9 +16,10 @@
 #include <vector>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+
+#include "launch/serve/http_stream.hpp"
 
 namespace paceline::serve {
 
@@ -28,7 +29,7 @@ public:
     /// Between two looks where a descriptor could not be had.
     static constexpr std::chrono::milliseconds kPoll{10};
 
-    explicit Wakeup(boost::asio::ip::tcp::socket& socket);
+    explicit Wakeup(HttpSocket& socket);
     Wakeup(const Wakeup&) = delete;
     Wakeup& operator=(const Wakeup&) = delete;
     ~Wakeup();
@@ -61,7 +62,7 @@ private:
     void arm();
     void watch_client();
 
-    boost::asio::ip::tcp::socket& socket_;
+    HttpSocket& socket_;
     std::shared_ptr<Shared> shared_;
     std::vector<std::shared_ptr<Watched>> watched_;
     bool polls_ = false;

@@ -23,7 +23,8 @@ std::string status_line(int status, unsigned version) {
 std::string shared_fields(const ResponseTerms& terms, bool keep_alive) {
     std::string fields = "X-Content-Type-Options: nosniff\r\n";
     if (!terms.origin.empty())
-        fields += "Access-Control-Allow-Origin: " + terms.origin + "\r\nVary: Origin\r\n";
+        fields += "Access-Control-Allow-Origin: " + terms.origin +
+                  "\r\nAccess-Control-Expose-Headers: Retry-After, X-Stream-Id\r\nVary: Origin\r\n";
     if (!keep_alive) {
         fields += "Connection: close\r\n";
     } else if (terms.version == 10) {
@@ -50,7 +51,7 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     if (reply.retry_after_s > 0) bytes += fmt::format("Retry-After: {}\r\n", reply.retry_after_s);
     if (!reply.allow.empty()) bytes += "Allow: " + reply.allow + "\r\n";
     if (reply.status == 401) bytes += "WWW-Authenticate: Bearer\r\n";
-    bytes += shared_fields(terms, goes_on);
+    bytes += reply.fields + shared_fields(terms, goes_on);
     bytes += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
     if (!terms.head_only) bytes += reply.body;
     context_.metrics.add_response(reply.status);
@@ -59,12 +60,14 @@ asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms&
     co_return goes_on;
 }
 
-asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms) {
+asio::awaitable<bool> HttpWriter::begin_events(const ResponseTerms& terms,
+                                               const std::string& stream_id) {
     chunked_ = terms.version >= 11;
     std::string bytes = status_line(200, terms.version);
     bytes +=
         "Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\n"
         "X-Accel-Buffering: no\r\n";
+    if (!stream_id.empty()) bytes += "X-Stream-Id: " + stream_id + "\r\n";
     if (chunked_) bytes += "Transfer-Encoding: chunked\r\n";
     bytes += shared_fields(terms, terms.keep_alive && chunked_ && !context_.draining) + "\r\n";
     context_.metrics.add_response(200);
@@ -88,7 +91,7 @@ asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
     std::string bytes = status_line(204, terms.version);
     bytes +=
         "Access-Control-Allow-Methods: GET, POST\r\n"
-        "Access-Control-Allow-Headers: Authorization, Content-Type, X-Api-Key\r\n"
+        "Access-Control-Allow-Headers: Authorization, Content-Type, Last-Event-ID, X-Api-Key\r\n"
         "Access-Control-Max-Age: 600\r\n";
     bytes += shared_fields(terms, terms.keep_alive) + "\r\n";
     context_.metrics.add_response(204);

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 
 #include "launch/api/reply.hpp"
 #include "launch/serve/http_context.hpp"
+#include "launch/serve/http_stream.hpp"
 
 namespace paceline::serve {
 
@@ -26,14 +26,15 @@ struct ResponseTerms {
 
 class HttpWriter {
 public:
-    HttpWriter(boost::beast::tcp_stream& stream, HttpContext& context)
-        : stream_{stream}, context_{context} {}
+    HttpWriter(HttpStream& stream, HttpContext& context) : stream_{stream}, context_{context} {}
 
     /// True: the connection may go on.
     boost::asio::awaitable<bool> write(const Reply& reply, const ResponseTerms& terms);
 
-    /// The head of a stream of events. False: the client is gone, and of the next two.
-    boost::asio::awaitable<bool> begin_events(const ResponseTerms& terms);
+    /// The head of a stream of events; `stream_id`: by which it can be resumed, may be empty.
+    /// False: the client is gone, and of the next two.
+    boost::asio::awaitable<bool> begin_events(const ResponseTerms& terms,
+                                              const std::string& stream_id);
     boost::asio::awaitable<bool> write_events(std::string_view events, bool last);
     /// 204 to a browser's question whether a page may ask.
     boost::asio::awaitable<bool> write_preflight(const ResponseTerms& terms);
@@ -42,7 +43,7 @@ public:
 private:
     boost::asio::awaitable<bool> write_bytes(const std::string& bytes);
 
-    boost::beast::tcp_stream& stream_;
+    HttpStream& stream_;
     HttpContext& context_;
     bool chunked_ = true;
 };

@@ -12,6 +12,7 @@
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/method_history.hpp"
 #include "launch/session/pipeline_start.hpp"
+#include "launch/session/place_on_gpus.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -34,18 +35,12 @@ AutoChoice choice_of(const ServeOptions& options,
         kPlainPipeline);
 }
 
-Result<PipelineConfig> written_config(const ServeOptions& options, const std::string& method) {
-    Result<PipelineConfig> config = options.config_file.empty()
-                                        ? method_config(method)
-                                        : read_pipeline_config(options.config_file);
-    if (!config) return config;
-    if (const Device device = device_of(options.model); device.gpu) {
-        if (Status s = use_device(config.value(), device); !s) return s.error();
-    }
-    if (!options.draft_model.empty()) {
-        if (Status s = use_draft_model(config.value(), options.draft_model); !s) return s.error();
-    }
-    return config;
+/// The configuration of --config, or of `method`.
+Result<PipelineConfig> config_of(const ServeOptions& options, const std::string& method) {
+    Result<ConfigSource> source =
+        options.config_source ? *options.config_source : method_source(method);
+    if (!source) return source.error();
+    return written_config(source.value(), device_of(options.model), options.draft_model);
 }
 
 /// Starts the pipeline of `written` for the model. Its session borrows the file.
@@ -58,6 +53,13 @@ Result<std::unique_ptr<PipelineSession>> start(const ServedModel& model,
     const PartsSearch search = parts_search(options.model.parts, environment);
     Result<ResolvedConfig> pipeline = use_parts(std::move(written), search, file);
     if (!pipeline) return pipeline.error();
+    if (!options.gpus.empty()) {
+        Result<ResolvedPipeline> placed =
+            place_on_gpus(std::move(pipeline).value(), options.model, file, {.gpus = options.gpus});
+        if (!placed) return placed.error();
+        tell(placed.value().gpu_table);
+        pipeline = std::move(placed.value().resolved);
+    }
     const Show bars = log.verbose() ? Show::No : bars_on(environment);
     if (Status s =
             keep_draft_copy(pipeline.value(), file, options.model, environment, {.bars = bars});
@@ -121,13 +123,14 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         if (failure)
             tell("the method could not be started (" + failure->what + "); " + method +
                  " is tried");
-        Result<PipelineConfig> written = written_config(options, method);
+        Result<PipelineConfig> written = config_of(options, method);
         if (!written) {
             failure = written.error();
             continue;
         }
         const std::chrono::milliseconds drain = written.value().supervision.drain;
         model.method = written.value().name;
+        model.gamma = gamma_max(written.value());
         Result<std::unique_ptr<PipelineSession>> session =
             start(model, std::move(written).value(), options, environment, log);
         if (!session) {

@@ -1,6 +1,7 @@
 #include "launch/serve/serve.hpp"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <fmt/core.h>
 #include <optional>
@@ -9,12 +10,13 @@
 #include <utility>
 
 #include "launch/base/exit_codes.hpp"
-#include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/plan/auto_choice.hpp"
 #include "launch/serve/http_server.hpp"
 #include "launch/serve/load_served_model.hpp"
+#include "launch/serve/serve_settings.hpp"
+#include "launch/serve/service_manager.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -22,93 +24,33 @@ namespace {
 
 constexpr const char* kServeCommand = "serve";
 
-constexpr const char* kServeFooter =
-    R"(Examples:
-  paceline serve
-  paceline serve -m model.gguf --method pearl --requests 8 --kv-memory 2G --alias my-model
-  paceline serve --host 0.0.0.0 --api-key-file keys.txt
-
-  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \
-       -d '{"messages": [{"role": "user", "content": "Why is the sky blue?"}], "stream": true}'
-
-The port answers 503 while the model is loaded; GET /health says what state the server is in.
-SIGTERM or Ctrl-C lets running answers finish, for at most --drain seconds, and takes no others;
-exit code 0 once all stages have ended. A second signal ends the program at once. A stage that dies
-is started again and its answers go on with the same text. docs/serving.md has the whole API.)";
-
-void add_what_to_serve(Command& command, ServeOptions& options) {
-    command.add_option("--config", options.config_file,
-                       "pipeline of processes to decode with (configs/*.toml)");
-    command
-        .add_option("--method", options.method,
-                    "how to decode: auto (the fastest by earlier runs here), plain, or one of "
-                    "paceline run --list-methods (default: $PACELINE_METHOD, else auto)")
-        .excludes("--config");
-    command.add_option(
-        "--draft-model", options.draft_model,
-        "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder or "
-        "OWNER/NAME");
-    command.add_option("--alias", options.alias,
-                       "the model's name in the API (default: that of its file or folder)");
-    add_requests_options(command, options.requests, options.kv_memory);
-    command
-        .add_option("--queue", options.queue,
-                    "answers that may wait beside those; more are refused with 429")
-        .check(whole_number(0, 100'000))
-        .show_default();
+std::chrono::milliseconds millis(double seconds) {
+    return std::chrono::milliseconds{std::llround(seconds * 1000.0)};
 }
 
-void add_where_to_serve(Command& command, ServeOptions& options) {
-    command
-        .add_option("--host", options.host,
-                    "address to listen on; one that other machines reach needs --api-key-file")
-        .show_default();
-    command.add_option("--port", options.port, "TCP port; 0 takes a free one, which is printed")
-        .check(whole_number(0, 65'535))
-        .show_default();
-    command.add_option("--api-key-file", options.key_file,
-                       "API keys, one a line; every request but /health must name one");
-    command
-        .add_option("--cors-origin", options.origins,
-                    "web pages of this origin may ask, such as http://localhost:3000; may be "
-                    "repeated")
-        .repeated();
-    command
-        .add_option("--drain", options.drain_s,
-                    "seconds that answers may take to finish after SIGTERM (default: drain_s of "
-                    "the pipeline's [supervision], 30)")
-        .check(number_between(0.0, 86'400.0));
-    command
-        .add_option("--keep-alive", options.keep_alive_s,
-                    "seconds between two comments in a stream that has nothing else to send")
-        .check(number_between(0.05, 3'600.0))
-        .show_default();
-    command.add_option("--log", options.log_file, "write what all stages log to FILE");
-    command.add_flag("-v,--verbose", options.verbose,
-                     "show the same lines on standard error, and which stage is where");
+serve::ListenPlace place_of(const ServeOptions& options) {
+    return {.host = options.host,
+            .port = static_cast<std::uint16_t>(options.port),
+            .unix_path = options.unix_path};
 }
 
-/// Options of other servers, with ours.
-void add_foreign_options(Command& command) {
-    const std::pair<const char*, const char*> known[] = {
-        {"--parallel", "--requests N"},
-        {"--max-num-seqs", "--requests N"},
-        {"--ctx-size", "-c N"},
-        {"--max-model-len", "-c N"},
-        {"--served-model-name", "--alias NAME"},
-        {"--api-key", "--api-key-file FILE: command lines are visible to all users"},
-        {"--draft-max", "gamma in a --config file, or paceline.gamma in a request"},
-        {"--speculative-config", "--method NAME, --draft-model PATH or --config FILE"}};
-    for (const auto& [theirs, ours] : known) {
-        std::string text = std::string{theirs} + " is another server's option; here it is " + ours;
-        command.refuse_option(theirs,
-                              [text = std::move(text)](const std::string&) { return text; });
-    }
+serve::ServerSettings settings_of(const ServeOptions& options) {
+    return {.keep_alive = millis(options.keep_alive_s),
+            .head_timeout = millis(options.head_timeout_s),
+            .body_timeout = millis(options.body_timeout_s),
+            .recovery_wait = millis(options.recovery_wait_s),
+            .resume = millis(options.resume_s),
+            .peer_connections = static_cast<std::size_t>(options.peer_connections)};
 }
 
 Status check_options(const ServeOptions& options) {
     if (!options.config_file.empty() && device_of(options.model).gpu)
         return Error{Errc::BadArgument, kDeviceIsInTheFile};
+    const bool one_method = !options.config_file.empty() || options.method != kAutoMethod;
+    if (!options.gpus.empty() && !one_method)
+        return Error{Errc::BadArgument, "--gpus places stages; give --method or --config too"};
+    if (!options.gpus.empty() && device_of(options.model).gpu)
+        return Error{Errc::BadArgument, kGpusOrDevice};
     if (options.alias.size() > 128 ||
         options.alias.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                         "0123456789._:/-") != std::string::npos)
@@ -148,14 +90,14 @@ private:
             return server.fail();
         }
         loaded_ = std::move(loaded).value();
-        if (options_.drain_s >= 0.0)
-            loaded_.drain_limit =
-                std::chrono::milliseconds{static_cast<std::int64_t>(options_.drain_s * 1000.0)};
+        if (options_.drain_s >= 0.0) loaded_.drain_limit = millis(options_.drain_s);
         const serve::ServedModel& model = *loaded_.model;
         server.ready(*loaded_.model, loaded_.drain_limit);
-        std::fprintf(
-            stderr, "paceline serve: ready: model %s, method %s, context %d, %d requests\n",
-            visible(model.name).c_str(), model.method.c_str(), model.context, model.running);
+        const std::string ready =
+            fmt::format("model {}, method {}, context {}, {} requests", visible(model.name),
+                        model.method, model.context, model.running);
+        std::fprintf(stderr, "paceline serve: ready: %s\n", ready.c_str());
+        serve::tell_ready(ready);
     }
 
     const ServeOptions& options_;
@@ -173,38 +115,25 @@ bool all_reaped() {
 
 }  // namespace
 
-Command add_serve(Command& app, ServeOptions& options) {
-    Command command = app.add_command(kServeCommand, "Answer over HTTP, with the API of OpenAI");
-    add_model_options(command, options.model);
-    add_device_option(command, options.model);
-    refuse_exact_option(command);
-    refuse_random_option(command);
-    add_parts_option(command, options.model);
-    add_what_to_serve(command, options);
-    add_where_to_serve(command, options);
-    add_foreign_options(command);
-    command.footer(kServeFooter);
-    return command;
-}
-
-int run_serve(const ServeOptions& given, const Environment& environment) {
-    ServeOptions options = given;
-    if (options.method.empty() && options.config_file.empty())
-        options.method = environment.method.empty() ? kAutoMethod : environment.method;
+int run_serve(const Command& command, ServeOptions& options, const Environment& environment) {
+    if (Status s = complete_settings(command, environment.variables, options); !s)
+        return report(kServeCommand, s.error());
+    const auto key = environment.variables.find("PACELINE_API_KEY");
+    if (key != environment.variables.end()) options.key = key->second;
+    if (options.method.empty() && options.config_file.empty()) options.method = kAutoMethod;
     if (Status s = check_options(options); !s) return report(kServeCommand, s.error());
     Result<serve::AccessRules> access =
-        serve::AccessRules::make(options.host, options.key_file, options.origins);
+        serve::AccessRules::make(options.unix_path.empty() ? options.host : serve::kUnixSocket,
+                                 {options.key_file, options.key}, options.origins);
     if (!access) return report(kServeCommand, access.error());
     Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
     if (!log) return report(kServeCommand, log.error());
     Loading loading{options, environment, log.value()};
     {
         Result<std::unique_ptr<serve::HttpServer>> bound = serve::HttpServer::bind(
-            options.host, static_cast<std::uint16_t>(options.port), std::move(access).value());
+            place_of(options), std::move(access).value(), settings_of(options));
         if (!bound) return report_failure(kServeCommand, bound.error());
         serve::HttpServer& server = *bound.value();
-        server.set_keep_alive(
-            std::chrono::milliseconds{static_cast<std::int64_t>(options.keep_alive_s * 1000.0)});
         std::fprintf(stderr, "paceline serve: listening on %s, loading the model\n",
                      server.address().c_str());
         loading.begin(server);

@@ -8,6 +8,7 @@
 namespace paceline {
 
 Command add_serve(Command& app, ServeOptions& options);
-int run_serve(const ServeOptions& given, const Environment& environment);
+/// `command`: that of add_serve(), parsed; `options`: its options, which are completed.
+int run_serve(const Command& command, ServeOptions& options, const Environment& environment);
 
 }  // namespace paceline

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/api/health_report.hpp"
 
 namespace paceline::serve {
@@ -52,6 +54,13 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
         text += fmt::format("paceline_stage_up{{process=\"{}\"}} {}\n", process.name,
                             process.pid > 0 ? 1 : 0);
 }
+
+/// Of the token that a verdict puts behind the accepted candidates: `none` if no stage had proposed
+/// it.
+constexpr std::pair<const char*, Counter> kSources[] = {
+    {"draft", counters::kOutcomeTrunk},        {"draft_branch", counters::kOutcomeRunnerUp},
+    {"early_exit", counters::kOutcomeExit},    {"prompt_lookup", counters::kOutcomeLookup},
+    {"future_heads", counters::kOutcomeHeads}, {"none", counters::kOutcomeNone}};
 
 /// The counts of candidates under the names of `prefix`.
 void print_speculation(std::string& text,
@@ -122,7 +131,38 @@ void ServeMetrics::add_answer(const AnswerStats& stats, std::chrono::duration<do
         per_token_.add(decoded / static_cast<double>(stats.generated_tokens - 1));
 }
 
-std::string ServeMetrics::text(const ServedModel* model) const {
+double ServeMetrics::risen(const std::string& name, double value) {
+    double& highest = highest_[name];
+    highest = std::max(highest, value);
+    return highest;
+}
+
+void ServeMetrics::print_usage(std::string& text, const PipelineUsage& usage) {
+    const auto print = [&](const char* name, const std::string& label, double value) {
+        const std::string full = fmt::format("{}{{{}}}", name, label);
+        text += fmt::format("{} {}\n", full, risen(full, value));
+    };
+    const char* busy = "paceline_stage_busy_seconds_total";
+    print_head(text, busy, "counter", "Time that a process spent in jobs.");
+    for (const PipelineUsage::Process& process : usage.processes)
+        print(busy, "process=\"" + label_value(process.name) + "\"", process.busy_s);
+    const char* restarts = "paceline_stage_restarts_total";
+    print_head(text, restarts, "counter", "Times that a process was replaced.");
+    for (const PipelineUsage::Process& process : usage.processes)
+        print(restarts, "process=\"" + label_value(process.name) + "\"",
+              static_cast<double>(process.restarts));
+    const char* source = "paceline_verdicts_total";
+    print_head(text, source, "counter",
+               "Verdicts, by what had proposed the token behind the accepted ones.");
+    for (const auto& [name, counter] : kSources)
+        print(source, fmt::format("source=\"{}\"", name),
+              static_cast<double>(usage.counter(counter)));
+    print_one(text, "paceline_kv_pages", "gauge", "KV pages of the target.", usage.kv_pages);
+    print_one(text, "paceline_kv_pages_used", "gauge", "Of them, held by answers that decode.",
+              usage.kv_pages_used);
+}
+
+std::string ServeMetrics::text(const ServedModel* model) {
     std::string text;
     print_head(text, "paceline_http_responses_total", "counter", "Responses by status.");
     for (const auto& [status, count] : responses_)
@@ -138,6 +178,7 @@ std::string ServeMetrics::text(const ServedModel* model) const {
     if (model == nullptr) return text;
     const ServiceSnapshot engine = model->service->snapshot();
     print_engine(text, engine);
+    print_usage(text, engine.usage);
     print_speculation(text, engine.verdicts, "paceline_spec_", {});
     print_speculation(text, engine.verdicts, "vllm:spec_decode_",
                       "model_name=\"" + label_value(model->name) + "\"");

@@ -38,9 +38,14 @@ public:
     void add_answer(const AnswerStats& stats, std::chrono::duration<double> waited);
 
     /// `model`: nullptr while it loads.
-    [[nodiscard]] std::string text(const ServedModel* model) const;
+    [[nodiscard]] std::string text(const ServedModel* model);
 
 private:
+    void print_usage(std::string& text, const PipelineUsage& usage);
+    /// The highest value that a counter of this name has had.
+    double risen(const std::string& name, double value);
+
+    std::map<std::string, double> highest_;
     std::map<int, std::uint64_t> responses_;  // by status
     std::int64_t connections_ = 0;
     std::uint64_t disconnects_ = 0;  // clients that closed before the end of an answer

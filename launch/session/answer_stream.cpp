@@ -12,10 +12,11 @@
 
 namespace paceline {
 
-void AnswerStream::append(TokenId token, std::string_view text) {
+void AnswerStream::append(TokenId token, std::string_view text, TokenOrigin origin) {
     const std::lock_guard lock{mutex_};
     PACE_CHECK(!over_, "a token follows the end of its answer");
     ids_.push_back(token);
+    origins_.push_back(origin);
     text_ += text;
     text_ends_.push_back(text_.size());
     ring();
@@ -37,9 +38,13 @@ AnswerPiece AnswerStream::piece(std::size_t begin) const {
     const std::size_t count = std::min(ids_.size() - piece.begin, kReadTokensMax);
     const std::size_t end = piece.begin + count;
     piece.over = over_ && end == ids_.size();
-    piece.ids.assign(ids_.begin() + static_cast<std::ptrdiff_t>(piece.begin),
-                     ids_.begin() + static_cast<std::ptrdiff_t>(end));
+    const auto first = static_cast<std::ptrdiff_t>(piece.begin);
+    const auto last = static_cast<std::ptrdiff_t>(end);
+    piece.ids.assign(ids_.begin() + first, ids_.begin() + last);
+    piece.origins.assign(origins_.begin() + first, origins_.begin() + last);
     const std::size_t from = piece.begin == 0 ? 0 : text_ends_[piece.begin - 1];
+    piece.text_ends.reserve(count);
+    for (std::size_t i = piece.begin; i < end; ++i) piece.text_ends.push_back(text_ends_[i] - from);
     const std::size_t to = piece.over ? text_.size() : end == 0 ? 0 : text_ends_[end - 1];
     piece.text = text_.substr(from, to - from);
     if (!piece.over) return piece;
@@ -56,6 +61,12 @@ std::size_t AnswerStream::size() const {
 bool AnswerStream::over() const {
     const std::lock_guard lock{mutex_};
     return over_;
+}
+
+std::size_t AnswerStream::bytes() const {
+    const std::lock_guard lock{mutex_};
+    return text_.capacity() + ids_.capacity() * sizeof(TokenId) +
+           text_ends_.capacity() * sizeof(std::size_t);
 }
 
 void AnswerStream::watch(const Bell& bell) {

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,14 +28,21 @@
 
 namespace paceline {
 
+enum class TokenOrigin : std::uint8_t {
+    Target,     // drawn by the target alone
+    Candidate,  // proposed by a speculative stage, and accepted
+};
+
 /// A piece of an answer, whole tokens with the text that they made certain.
 struct AnswerPiece {
     std::size_t begin = 0;  // index of its first token in the answer
     std::vector<TokenId> ids = {};
-    std::string text = {};
-    bool over = false;       // nothing follows: stats and status are valid
-    AnswerStats stats = {};  // of the whole answer
-    Status status = {};      // an error: the answer is not complete
+    std::vector<TokenOrigin> origins = {};    // of each
+    std::vector<std::size_t> text_ends = {};  // [i]: bytes of `text` up to and including token i
+    std::string text = {};                    // the last piece may have more, of no token
+    bool over = false;                        // nothing follows: stats and status are valid
+    AnswerStats stats = {};                   // of the whole answer
+    Status status = {};                       // an error: the answer is not complete
 };
 
 class AnswerStream {
@@ -45,7 +53,7 @@ public:
     AnswerStream(const AnswerStream&) = delete;
     AnswerStream& operator=(const AnswerStream&) = delete;
 
-    void append(TokenId token, std::string_view text);
+    void append(TokenId token, std::string_view text, TokenOrigin origin = TokenOrigin::Target);
     /// `rest`: text that belongs to no further token. Once; nothing may be appended afterwards.
     void end(std::string_view rest, const AnswerStats& stats, const Status& status);
 
@@ -53,6 +61,7 @@ public:
     [[nodiscard]] AnswerPiece piece(std::size_t begin) const;
     [[nodiscard]] std::size_t size() const;  // tokens
     [[nodiscard]] bool over() const;
+    [[nodiscard]] std::size_t bytes() const;  // of memory that it takes
 
 private:
     friend class AnswerReader;
@@ -69,6 +78,7 @@ private:
 
     mutable std::mutex mutex_;
     std::vector<TokenId> ids_;
+    std::vector<TokenOrigin> origins_;
     std::vector<std::size_t> text_ends_;  // [i]: bytes of text up to and including token i
     std::string text_;
     bool over_ = false;

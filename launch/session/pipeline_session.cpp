@@ -207,6 +207,10 @@ public:
             before_[{record.id, record.epoch}] = record.telemetry.snapshot().counters;
     }
 
+    [[nodiscard]] PipelineUsage usage() const {
+        return usage_of(supervisor_->records(), plan_.placement, plan_.text_slots);
+    }
+
     [[nodiscard]] GeneratorTraits traits() const {
         GeneratorTraits traits{.method = pipeline_.config.name,
                                .equality_class = {},
@@ -405,6 +409,9 @@ PipelineStats PipelineSession::stats() const {
 }
 void PipelineSession::reset_stats() {
     thread_->call([&] { impl_->reset_stats(); });
+}
+PipelineUsage PipelineSession::usage() const {
+    return thread_->call([&] { return impl_->usage(); });
 }
 std::int32_t PipelineSession::prefilled_rows() const {
     return thread_->call([&] { return impl_->prefilled_rows(); });

@@ -30,6 +30,7 @@
 #include "launch/load/used_parts.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/pipeline_stats.hpp"
+#include "launch/session/pipeline_usage.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -93,6 +94,7 @@ public:
     /// answer is open, verdicts when their answer has ended.
     [[nodiscard]] PipelineStats stats() const;
     void reset_stats();
+    [[nodiscard]] PipelineUsage usage() const;
     /// Rows of prompts that the target has processed since then.
     [[nodiscard]] std::int32_t prefilled_rows() const;
     [[nodiscard]] std::vector<SessionProcess> stages() const;

@@ -114,6 +114,9 @@ void Service::begin(AnswerId id, Open& open) {
     order.request = std::move(open.order.request);
     open.begun = open.last_token = whole_time_;
     order.on_token = [this, id](TokenId token) { return take(id, token); };
+    order.on_accepted = [this, id](std::uint32_t candidates) {
+        if (const auto at = open_.find(id); at != open_.end()) at->second.candidates = candidates;
+    };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
         ended(id, stats, status);
     };
@@ -135,7 +138,9 @@ Go Service::take(AnswerId id, TokenId token) {
     open.last_token = whole_time_;
     ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
-    open.stream->append(token, text ? text->push(token) : std::string{});
+    const TokenOrigin origin = open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
+    open.candidates -= std::min(open.candidates, 1U);
+    open.stream->append(token, text ? text->push(token) : std::string{}, origin);
     return text && text->stopped() ? Go::Stop : Go::On;
 }
 
@@ -249,6 +254,10 @@ Error Service::gone() const {
 }
 
 void Service::publish() {
+    if (const auto now = Clock::now(); now - usage_read_ >= kUsagePeriod) {
+        usage_read_ = now;
+        totals_.usage = session_->usage();
+    }
     ServiceSnapshot next = totals_;
     const std::vector<LostStage> lost = session_->lost_stages();
     bool essential = false;
@@ -260,6 +269,12 @@ void Service::publish() {
                  : essential     ? ServiceState::Recovering
                  : !lost.empty() ? ServiceState::Degraded
                                  : ServiceState::Ok;
+    if (!essential) {
+        recovering_since_.reset();
+    } else if (!recovering_since_) {
+        recovering_since_ = Clock::now();
+    }
+    next.recovering_since = recovering_since_.value_or(Clock::time_point{});
     next.stages = session_->stages();
     next.running = running_;
     next.heartbeat = Clock::now();

@@ -95,6 +95,9 @@ struct ServiceSnapshot {
     VerdictTally verdicts = {};       // of answers that are over
     std::uint64_t replays = 0;
     std::uint64_t preemptions = 0;
+    PipelineUsage usage = {};  // at most some kUsagePeriod old
+    /// Of Recovering: since when.
+    std::chrono::steady_clock::time_point recovering_since = {};
     /// When the loop was last seen to run. A busy pipeline is alive; one that is old is not.
     std::chrono::steady_clock::time_point heartbeat = {};
 };
@@ -107,6 +110,7 @@ struct ServiceOptions {
 class Service {
 public:
     static constexpr std::chrono::milliseconds kTick{50};
+    static constexpr std::chrono::milliseconds kUsagePeriod{500};
 
     Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options);
     Service(const Service&) = delete;
@@ -138,7 +142,8 @@ private:
         Micros submitted{0};                    // in whole time, and the next two
         Micros begun{0};
         Micros last_token{0};
-        Status why = {};  // it was ended by this class
+        std::uint32_t candidates = 0;  // of the next tokens, that were accepted
+        Status why = {};               // it was ended by this class
     };
     struct Ordered {
         AnswerId id;
@@ -185,6 +190,8 @@ private:
     std::chrono::steady_clock::time_point last_tick_{};
     std::optional<Micros> drain_until_;  // in whole time
     ServiceSnapshot totals_;
+    std::optional<std::chrono::steady_clock::time_point> recovering_since_;
+    std::chrono::steady_clock::time_point usage_read_{};
 
     std::unique_ptr<PipelineSession> session_;  // last: its loop uses the rest
 };

@@ -12,7 +12,8 @@ from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, environment
 BUILD = Path(BINARY).parent
 FILES = ["bin/paceline", "bin/paceline-launch", "share/paceline/configs/fold.toml", "share/paceline/configs/machines/1-h200.toml",
          "share/paceline/pretrained/smollm2-135m-instruct/draft-deep.safetensors", "share/doc/paceline/README.md",
-         "share/doc/paceline/docs/methods.md", "share/bash-completion/completions/paceline", "share/man/man1/paceline.1"]
+         "share/doc/paceline/docs/methods.md", "share/bash-completion/completions/paceline", "share/man/man1/paceline.1",
+         "lib/systemd/system/paceline.service"]
 
 
 class Install(CliTest):
@@ -47,6 +48,8 @@ class Install(CliTest):
         self.assertEqual(completed("si"), ["simulate"])
         self.assertEqual(completed("run", "--method", "four"), ["four-stages"])
         self.assertIn("--list-methods", completed("run", "--list"))
+        self.assertEqual(completed("serve", "--api"), ["--api-key-file"])
+        self.assertEqual(completed("serve", "--method", "au"), ["auto", "autoregressive"])
 
     def test_the_manual_page_names_the_commands_that_there_are(self):
         page = (ROOT / "launch/package/paceline.1").read_text()
@@ -54,6 +57,17 @@ class Install(CliTest):
         told = re.findall(r"\.TP\n\.B (\S+)\n(.*)\n", section)
         lines = self.run_ok("--help").split("Subcommands:\n")[1].split("\n\n")[0].splitlines()
         self.assertEqual([(name, text) for name, text in told], [tuple(line.split(maxsplit=1)) for line in lines])
+
+    def test_the_manual_page_names_the_options_of_the_server(self):
+        def options(command: str) -> set[str]:
+            text = self.run_ok(command, "--help")
+            return set(re.findall(r"^ +(?:-\w, ?)?(--[\w-]+)", text, re.MULTILINE))
+
+        page = (ROOT / "launch/package/paceline.1").read_text()
+        section = page[page.index(".SH SERVER"):page.index(".SH EXIT STATUS")]
+        told = {word.replace("\\", "") for word in re.findall(r"^\.B[R]? (\S*\\-\\-[\w\\-]+)", section, re.MULTILINE)}
+        self.assertEqual(told - options("serve"), set())
+        self.assertEqual(options("serve") - options("run") - told, set())
 
     @unittest.skipUnless(shutil.which("dpkg-deb"), "skipped: dpkg-deb is not here")
     def test_the_debian_package_holds_the_same_and_names_what_it_needs(self):

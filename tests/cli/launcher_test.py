@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, environment
+from serve_server import Server
 
 MACHINES = ROOT / "configs" / "machines"
 FAILURE, USAGE = 1, 2
@@ -231,6 +232,18 @@ class Runs(CliTest):
         done = launch("fold", "-m", "/nonexistent/model.gguf", "-p", "x")
         self.assertEqual(done.returncode, FAILURE)
         self.assertIn("/nonexistent/model.gguf", done.stderr)
+
+    def test_with_daemon_the_pipeline_serves_on_the_gpu_that_it_finds(self):
+        command = ("env", f"PACELINE_BINARY={BINARY}", str(ROOT / "launch" / "paceline-launch"), "four-stages", "--daemon")
+        with Server("--queue", "4", command=command) as server:
+            self.assertTrue(any("cuda:0" in line for line in server.lines), server.lines)
+            self.assertEqual(server.get("/props").json["method"], "four-stages")
+            answer = server.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 8, "temperature": 0})
+        wanted = launch("four-stages", "-m", TINY, "--raw", "-p", PROMPT, "-n", "8")
+        self.assertEqual(answer.json["choices"][0]["text"], wanted.stdout.removesuffix("\n"))
+        refused = launch("auto", "--daemon", "-m", TINY)
+        self.assertEqual(refused.returncode, USAGE)
+        self.assertIn("--gpus places stages", refused.stderr)
 
     def test_a_signal_reaches_the_program_and_the_exit_code_comes_back(self):
         reader, writer = os.pipe()

@@ -65,10 +65,17 @@ class Life(CliTest):
         path.write_text(pipeline_toml(1, True) + "[supervision]\nrestarts_max = 1000\n")
         return str(path)
 
-    def test_while_the_model_loads_health_says_so_and_requests_are_503(self):
-        pipe = self.folder / "config.toml"
+    def slow_config(self) -> tuple:
+        """A configuration that cannot be read to its end until the pipe is written."""
+        pipe = self.folder / "pipe.toml"
         os.mkfifo(pipe)
-        with Server("--config", str(pipe), wait_ready=False) as server:
+        config = self.folder / "config.toml"
+        config.write_text('extends = "pipe.toml"\n')
+        return str(config), pipe
+
+    def test_while_the_model_loads_health_says_so_and_requests_are_503(self):
+        config, pipe = self.slow_config()
+        with Server("--config", config, wait_ready=False) as server:
             health = server.get("/health")
             self.assertEqual((health.status, health.json["status"]), (503, "loading"))
             for answer in (server.chat(), server.get("/v1/models")):
@@ -79,9 +86,8 @@ class Life(CliTest):
             self.assertEqual(server.chat(max_tokens=2).status, 200)
 
     def test_a_signal_while_the_model_loads_ends_the_program_at_once(self):
-        pipe = self.folder / "config.toml"
-        os.mkfifo(pipe)
-        with Server("--config", str(pipe), wait_ready=False) as server:
+        config, _ = self.slow_config()
+        with Server("--config", config, wait_ready=False) as server:
             server.ended_by_test = True
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=120), -signal.SIGTERM)

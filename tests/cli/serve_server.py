@@ -49,8 +49,17 @@ class Answer:
 
 def events_of(text: str) -> list[dict]:
     """The JSON of all events but [DONE]."""
-    blocks = [block for block in text.split("\n\n") if block.startswith("data: ")]
-    return [json.loads(block[6:]) for block in blocks if block != "data: [DONE]"]
+    return [event for _, event in events_with_ids(text)]
+
+
+def events_with_ids(text: str) -> list[tuple[int | None, dict]]:
+    """The same with the id of each event; None: it has none."""
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if fields.get("data", "[DONE]") != "[DONE]":
+            found.append((int(fields["id"]) if "id" in fields else None, json.loads(fields["data"])))
+    return found
 
 
 def text_of(event: dict, index: int = 0) -> str:
@@ -85,13 +94,31 @@ class Stream:
         self.connection.close()
 
 
+# Prompt lookup that always proposes: without the account of costs and gains, which depends on the machine's load.
+ALWAYS_PROPOSES = 'extends = "prompt-lookup"\n[schedule]\ncontroller = "off"\n'
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=LIMIT_S)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
 class Server:
     """The process. `with Server(...) as server:` ends it by SIGTERM and checks its exit code."""
 
-    def __init__(self, *args: str, model: str = TINY, wait_ready: bool = True) -> None:
-        self.process = subprocess.Popen([BINARY, "serve", "-m", model, "--port", "0", *args],
+    def __init__(self, *args: str, model: str = TINY, wait_ready: bool = True,
+                 place: tuple[str, ...] = ("--port", "0"), variables: dict | None = None,
+                 command: tuple[str, ...] = (BINARY, "serve")) -> None:
+        """`place`: where it listens; empty: as `variables` or the --config file say."""
+        self.process = subprocess.Popen([*command, "-m", model, *place, *args],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        env=environment())
+                                        env={**environment(), **(variables or {})})
         self.lines: list[str] = []
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -99,7 +126,7 @@ class Server:
         if address is True:
             self.reader.join()
             raise AssertionError("\n".join(self.lines))
-        self.host, self.port = address
+        self.host, self.port, self.path = address
         if wait_ready:
             wait_until(lambda: self.get("/health").status == 200, "the model is loaded")
 
@@ -110,8 +137,8 @@ class Server:
 
     def _address(self):
         found = [m for line in list(self.lines)
-                 if (m := re.search(r"listening on http://\[?([^\]]+?)\]?:(\d+),", line))]
-        return (found[0][1], int(found[0][2])) if found else None
+                 if (m := re.search(r"listening on (?:http://\[?([^\]]+?)\]?:(\d+)|unix:(.+)),", line))]
+        return (found[0][1], int(found[0][2] or 0), found[0][3]) if found else None
 
     def __enter__(self) -> "Server":
         return self
@@ -132,6 +159,8 @@ class Server:
     # ---- Requests
 
     def connect(self) -> http.client.HTTPConnection:
+        if self.path:
+            return UnixConnection(self.path)
         return http.client.HTTPConnection(self.host, self.port, timeout=LIMIT_S)
 
     def ask(self, method: str, path: str, body=None, headers: dict | None = None) -> Answer:

@@ -204,7 +204,7 @@ class Pages(ServeTest):
         self.assertNotIn(os.path.dirname(TINY), self.server.get("/props").text)
 
     def test_all_get_pages_answer_with_and_without_v1(self):
-        for path in ("/health", "/models", "/metrics", "/version", "/props"):
+        for path in ("/health", "/models", "/metrics", "/version", "/props", "/slots", "/tokenizer_info"):
             for prefix in ("", "/v1"):
                 self.assertEqual(self.server.get(prefix + path).status, 200, path)
             self.assertEqual(self.server.ask("HEAD", path).text, "")
@@ -317,7 +317,9 @@ class Refusals(ServeTest):
         post = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for sent, status in ((b"hello\r\n\r\n", b"400"), (b"GET / HTTP/9.9\r\n\r\n", b"400"),
                              (post + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"400"),
+                             (post + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n", b"400"),
                              (post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", b"400"),
+                             (post + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", b"400"),
                              (post + b"Content-Length: 999999999\r\n\r\n", b"413"),
                              (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000 + b"\r\n\r\n", b"431"),
                              (b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 101 + b"\r\n", b"431"),

@@ -55,7 +55,9 @@ TEST_CASE("a long answer is read in pieces, and a reader that never reads holds 
     auto stream = std::make_shared<AnswerStream>();
     const AnswerReader idle{stream};
     constexpr auto kTokens = static_cast<TokenId>(2 * AnswerStream::kReadTokensMax + 10);
+    CHECK(stream->bytes() < 1024);
     for (TokenId token = 0; token < kTokens; ++token) stream->append(token, "x");
+    CHECK(stream->bytes() >= static_cast<std::size_t>(kTokens) * (1 + sizeof(TokenId)));
     stream->end("", {}, Error{Errc::PeerGone, "lost"});
     AnswerReader reader{stream};
     std::size_t pieces = 0;

@@ -61,5 +61,5 @@ TEST_CASE("every table that a file may have is on the page") {
         CHECK(text.find("\n## `" + title + "`\n") != std::string::npos);
         ++tables;
     }
-    CHECK(tables == 9);
+    CHECK(tables == 10);
 }

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/serve/peer_connections.hpp"
+
 namespace paceline::serve {
 namespace {
 
@@ -44,8 +46,8 @@ TEST_CASE("access: without a key only a loopback address is served") {
     CHECK_FALSE(AccessRules::make("0.0.0.0", {}, {}));
     CHECK_FALSE(AccessRules::make("example.com", {}, {}));
     const KeyFile keys{"a-long-key\n"};
-    CHECK(AccessRules::make("0.0.0.0", keys.path(), {}));
-    CHECK_FALSE(AccessRules::make("0.0.0.0", keys.path(), {"*"}));
+    CHECK(AccessRules::make("0.0.0.0", {keys.path()}, {}));
+    CHECK_FALSE(AccessRules::make("0.0.0.0", {keys.path()}, {"*"}));
     CHECK(AccessRules::make("127.0.0.1", {}, {"*"}));
 }
 
@@ -53,10 +55,10 @@ TEST_CASE("access: a key file has a key a line, of visible characters") {
     for (const char* text :
          {"", "# none\n\n", "short\n", "with a space\n", "t\xc3\xa4st-key-1\n"}) {
         const KeyFile keys{text};
-        CHECK_MESSAGE(!AccessRules::make("127.0.0.1", keys.path(), {}), text);
+        CHECK_MESSAGE(!AccessRules::make("127.0.0.1", {keys.path()}, {}), text);
     }
     const KeyFile keys{"# ours\r\nfirst-key\r\n  second-key  \n"};
-    const AccessRules rules = AccessRules::make("127.0.0.1", keys.path(), {}).value();
+    const AccessRules rules = AccessRules::make("127.0.0.1", {keys.path()}, {}).value();
     CHECK(status(rules.check_key({.authorization = "Bearer first-key"})) == 200);
     CHECK(status(rules.check_key({.authorization = "bearer second-key"})) == 200);
     CHECK(status(rules.check_key({.x_api_key = "second-key"})) == 200);
@@ -99,6 +101,45 @@ TEST_CASE("access: a body must be announced as JSON") {
     CHECK(check("") == 415);
     CHECK(check("text/plain") == 415);
     CHECK(check("application/jsonx") == 415);
+}
+
+TEST_CASE("access: a key of a variable counts like those of the file") {
+    const AccessRules rules = AccessRules::make("0.0.0.0", {.key = "secret-key-1"}, {}).value();
+    CHECK_FALSE(rules.check_key({.x_api_key = "secret-key-1"}));
+    CHECK(rules.check_key({.x_api_key = "secret-key-2"}));
+    CHECK_FALSE(AccessRules::make("127.0.0.1", {.key = "short"}, {}));
+}
+
+TEST_CASE("access: requests with the same key have one owner, and without keys all have") {
+    const AccessRules rules = AccessRules::make("127.0.0.1", {.key = "secret-key-1"}, {}).value();
+    const std::string owner = rules.owner_of({.authorization = "Bearer secret-key-1"});
+    CHECK(owner.size() == 32);
+    CHECK(rules.owner_of({.x_api_key = "secret-key-1"}) == owner);
+    CHECK(rules.owner_of({.x_api_key = "secret-key-2"}) != owner);
+    CHECK(AccessRules::make("127.0.0.1", {}, {}).value().owner_of({.x_api_key = "x"}).empty());
+}
+
+TEST_CASE("access: a Unix socket takes any Host, and needs no key") {
+    const AccessRules rules = AccessRules::make(kUnixSocket, {}, {}).value();
+    CHECK_FALSE(rules.check_place({.host = "any.example"}));
+    CHECK(rules.check_place({.host = "any.example", .origin = "http://evil.example"}));
+}
+
+TEST_CASE("peers: an address has a limit, this machine has none") {
+    PeerConnections peers{2};
+    CHECK(peers.add("192.0.2.1"));
+    CHECK(peers.add("192.0.2.1"));
+    CHECK_FALSE(peers.add("192.0.2.1"));
+    CHECK(peers.add("192.0.2.2"));
+    for (int i = 0; i < 10; ++i) CHECK(peers.add(""));
+    peers.remove("192.0.2.1");
+    CHECK(peers.add("192.0.2.1"));
+    peers.remove("192.0.2.1");
+    peers.remove("192.0.2.1");
+    peers.remove("192.0.2.2");
+    CHECK(peers.peers() == 1);
+    peers.set_most(0);
+    for (int i = 0; i < 10; ++i) CHECK(peers.add("192.0.2.1"));
 }
 
 }  // namespace

@@ -99,6 +99,10 @@ TEST_CASE("events: without usage the very last chunk has the figures") {
         parsed(events.add(0, last_piece("", 1, FinishReason::StopString)));
     REQUIRE(two.size() == 1);
     CHECK(two[0]["paceline"]["drafted"] == 14);
+    CHECK(two[0]["timings"]["draft_n"] == 14);
+    CHECK(two[0]["timings"]["prompt_n"] == 6);
+    CHECK(two[0]["timings"]["cache_n"] == 4);
+    CHECK(two[0]["timings"]["predicted_n"] == 2);
     CHECK(events.end() == kStreamEnd);
 }
 
@@ -135,6 +139,56 @@ TEST_CASE("events: an answer that failed has no reason to stop, and its error is
     AnswerEvents damaged{chat_dialect(), head(), prepared(false, false)};
     (void)damaged.add(0, last_piece("", 0, FinishReason::Failed));
     CHECK_FALSE(damaged.status());
+}
+
+/// The id and the JSON of each event of a stream that can be resumed.
+std::vector<std::pair<std::string, json>> parsed_with_ids(const std::string& events) {
+    std::vector<std::pair<std::string, json>> all;
+    for (std::size_t at = 0; at < events.size();) {
+        const std::size_t line = events.find('\n', at);
+        const std::size_t end = events.find("\n\n", at);
+        REQUIRE(events.substr(at, 4) == "id: ");
+        REQUIRE(events.substr(line + 1, 6) == "data: ");
+        all.emplace_back(events.substr(at + 4, line - at - 4),
+                         json::parse(events.substr(line + 7, end - line - 7)));
+        at = end + 2;
+    }
+    return all;
+}
+
+TEST_CASE("events: an id counts the tokens so far, and the end has one more") {
+    PreparedAnswers resumable = prepared(true, false);
+    resumable.fields.resume = true;
+    AnswerEvents events{chat_dialect(), head(), resumable};
+    const auto first = parsed_with_ids(events.add(0, piece("ab", 2)));
+    REQUIRE(first.size() == 2);
+    CHECK(first[0].first == "0");
+    CHECK(first[1].first == "2");
+    AnswerPiece rest = last_piece("c", 0, FinishReason::EndToken);
+    rest.begin = 2;
+    const auto last = parsed_with_ids(events.add(0, rest));
+    REQUIRE(last.size() == 2);
+    CHECK(last[0].first == "3");
+    CHECK(last[0].second["choices"][0]["delta"]["content"] == "c");
+    CHECK(last[1].first == "3");
+}
+
+TEST_CASE("events: a resumed stream has no role, counts all tokens and repeats no text") {
+    PreparedAnswers resumable = prepared(true, true);
+    resumable.fields.resume = true;
+    AnswerEvents events{chat_dialect(), head(), resumable};
+    events.begin_at(2);
+    AnswerPiece rest = last_piece("c", 0, FinishReason::EndToken);
+    rest.begin = 2;
+    const auto from_text = parsed_with_ids(events.add(0, rest));
+    REQUIRE(from_text.size() == 2);
+    CHECK(from_text[0].second["choices"][0]["delta"] == json{{"content", "c"}});
+    CHECK(events.end().find("\"completion_tokens\":2,") != std::string::npos);
+    AnswerEvents at_end{chat_dialect(), head(), resumable};
+    at_end.begin_at(3);
+    const auto from_end = parsed_with_ids(at_end.add(0, rest));
+    REQUIRE(from_end.size() == 1);
+    CHECK(from_end[0].second["choices"][0]["finish_reason"] == "stop");
 }
 
 }  // namespace

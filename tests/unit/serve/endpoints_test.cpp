@@ -26,9 +26,31 @@ TEST_CASE("routes: paths with and without /v1, with queries") {
     CHECK(status("GET", "/v1/models/%2") == 404);
     CHECK(status("GET", "/v1/models/%zz") == 404);
     CHECK(status("GET", "/v1/v1/models") == 404);
-    CHECK(status("GET", "/") == 404);
+    CHECK(find_route("GET", "/").value().endpoint == Endpoint::Page);
+    CHECK(status("POST", "/") == 405);
     CHECK(status("GET", "") == 404);
     CHECK(status("POST", "/v1/embeddings") == 501);
+}
+
+TEST_CASE("routes: the ID of a stream, and what follows the question mark") {
+    ApiResult<Route> stream = find_route("GET", "/v1/streams/chatcmpl-0a?from=5&x#y?z");
+    CHECK(stream.value().endpoint == Endpoint::Stream);
+    CHECK(stream.value().id == "chatcmpl-0a");
+    CHECK(stream.value().query == "from=5&x");
+    CHECK(find_route("GET", "/health#x").value().query.empty());
+    CHECK(find_route("GET", "/health?").value().query.empty());
+    CHECK(status("GET", "/v1/streams/") == 404);
+    CHECK(find_route("HEAD", "/v1/streams/a").error().allow == "GET");
+    CHECK(find_route("POST", "/v1/completion").value().endpoint == Endpoint::Native);
+}
+
+TEST_CASE("routes: a value of a query is that of the whole name") {
+    CHECK(query_value("from=5&deep", "from") == "5");
+    CHECK(query_value("from=5&deep", "deep") == "");
+    CHECK(query_value("from=5&deep", "fro") == std::nullopt);
+    CHECK(query_value("a=b=c&a=d", "a") == "b=c");
+    CHECK(query_value("&&=&x=", "x") == "");
+    CHECK(query_value("", "x") == std::nullopt);
 }
 
 TEST_CASE("routes: a wrong method is 405 with the right ones") {
@@ -63,6 +85,21 @@ TEST_CASE("health: each state, and a loop that stands still") {
     engine.state = ServiceState::Failed;
     CHECK(told() == "503 failed");
     CHECK(loading_health().status == 503);
+}
+
+TEST_CASE("health: a deep report says whether a token was decoded") {
+    ServiceSnapshot engine;
+    const auto told = [&](bool decoded) {
+        const Reply reply = deep_health_report(engine, "pearl", decoded, 12ms);
+        const nlohmann::json body = nlohmann::json::parse(reply.body);
+        CHECK(body["decoded"] == decoded);
+        CHECK(body["decode_ms"] == 12);
+        return std::to_string(reply.status) + " " + body["status"].get<std::string>();
+    };
+    CHECK(told(true) == "200 ok");
+    CHECK(told(false) == "503 stuck");
+    engine.state = ServiceState::Degraded;
+    CHECK(told(true) == "200 degraded");
 }
 
 TEST_CASE("model name: the alias, else the file or folder without its path") {

@@ -140,6 +140,45 @@ TEST_CASE("generation fields: what would change the answer and is not implemente
                    {"unknown", 3}}) == "accepted");
 }
 
+TEST_CASE("fields: deadlines are seconds, each of them optional") {
+    const json body{{"paceline", {{"deadlines", {{"queue_s", 0.5}, {"total_s", 3600}}}}}};
+    const AnswerDeadlines deadlines = generation_fields(body).value().deadlines;
+    CHECK(deadlines.queue == std::chrono::milliseconds{500});
+    CHECK(deadlines.answer == std::chrono::hours{1});
+    CHECK_FALSE(deadlines.gap.has_value());
+    CHECK_FALSE(deadlines.first_token.has_value());
+    for (const char* name : {"queue_s", "first_token_s", "gap_s", "total_s"}) {
+        const std::string param = std::string{"400 paceline.deadlines."} + name;
+        CHECK(refusal({{"paceline", {{"deadlines", {{name, 0}}}}}}) == param);
+        CHECK(refusal({{"paceline", {{"deadlines", {{name, "1"}}}}}}) == param);
+        CHECK(refusal({{"paceline", {{"deadlines", {{name, 86401}}}}}}) == param);
+    }
+}
+
+TEST_CASE("fields: resumption is for streams") {
+    CHECK(refusal({{"paceline", {{"resume", true}}}}) == "400 paceline.resume");
+    CHECK(refusal({{"stream", true}, {"paceline", {{"resume", 1}}}}) == "400 paceline.resume");
+    CHECK(generation_fields({{"stream", true}, {"paceline", {{"resume", true}}}}).value().resume);
+    CHECK_FALSE(generation_fields({{"paceline", {{"resume", false}}}}).value().resume);
+}
+
+TEST_CASE("fields: llama.cpp's samplers are refused unless they ask for nothing") {
+    for (const json& body : std::vector<json>{{{"mirostat", 1}},
+                                              {{"typical_p", 0.9}},
+                                              {{"top_n_sigma", 1.0}},
+                                              {{"samplers", {"top_k"}}},
+                                              {{"t_max_predict_ms", 5}}}) {
+        CAPTURE(body.dump());
+        CHECK(refusal(body) == "501 " + body.items().begin().key());
+    }
+    CHECK(refusal({{"mirostat", 0},
+                   {"typical_p", 1.0},
+                   {"top_n_sigma", -1.0},
+                   {"dynatemp_range", 0.0},
+                   {"samplers", json::array()},
+                   {"t_max_predict_ms", -1}}) == "accepted");
+}
+
 TEST_CASE("sampling: what is absent is as the model says, else temperature 1") {
     const SamplingParams bare = sampling_of({}, {}, 10, 5);
     CHECK(bare.temperature == 1.0F);
@@ -168,6 +207,10 @@ TEST_CASE(
     CHECK(repetition.penalty_window == -1);
     CHECK(sampling_of({.repetition_penalty = 1.5F, .frequency_penalty = 1.0F}, {}, 10, 5)
               .penalty_begin == 10);
+    const SamplingParams window =
+        sampling_of({.frequency_penalty = 1.0F, .penalty_window = 8}, {}, 10, 5);
+    CHECK(window.penalty_begin == 0);
+    CHECK(window.penalty_window == 8);
 }
 
 }  // namespace

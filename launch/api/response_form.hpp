@@ -1,0 +1,47 @@
+// ResponseForm: from the pieces of a request's answers to the events of a stream, or to one body.
+//
+//     form.add(choice, piece)  ->  events                     both: it remembers
+//     form.end()               ->  the last events
+//     form.body()              ->  the whole response, where nothing is streamed
+//
+// OpenAI's APIs are answer_events.hpp, llama.cpp's own is native_events.hpp.
+// One thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "launch/api/api_error.hpp"
+#include "launch/session/answer_stream.hpp"
+
+namespace paceline::serve {
+
+inline constexpr const char* kKeepAliveComment = ": waiting\n\n";
+
+class ResponseForm {
+public:
+    ResponseForm() = default;
+    ResponseForm(const ResponseForm&) = delete;
+    ResponseForm& operator=(const ResponseForm&) = delete;
+    virtual ~ResponseForm() = default;
+
+    /// The events of a piece; empty where nothing is streamed, or there is no text. An answer that
+    /// failed ends the response: status().
+    [[nodiscard]] virtual std::string add(std::size_t choice, const AnswerPiece& piece) = 0;
+    /// Once, after the last piece.
+    [[nodiscard]] virtual std::string end() const = 0;
+    [[nodiscard]] virtual std::string body() const = 0;
+
+    /// The error of the first answer that failed.
+    [[nodiscard]] const Status& status() const { return status_; }
+    [[nodiscard]] static std::string error_event(const ApiError& error);
+
+protected:
+    /// Of an answer that is over. Sets status() if it has no reason to stop.
+    void check_end(const AnswerPiece& piece);
+
+private:
+    Status status_;
+};
+
+}  // namespace paceline::serve

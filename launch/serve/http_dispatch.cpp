@@ -1,0 +1,98 @@
+#include "launch/serve/http_dispatch.hpp"
+
+#include <chrono>
+
+#include "launch/api/health_report.hpp"
+#include "launch/api/model_info.hpp"
+#include "launch/api/token_endpoints.hpp"
+#include "launch/serve/embedded_files.hpp"
+#include "launch/serve/http_deep_health.hpp"
+
+namespace paceline::serve {
+namespace {
+
+namespace asio = boost::asio;
+
+Reply loading_reply() {
+    return reply_of({.status = 503,
+                     .message = "the model is being loaded",
+                     .code = "loading",
+                     .retry_after_s = 1});
+}
+
+/// Whether `name` is there and does not say no.
+bool asks_for(const Route& route, std::string_view name) {
+    const std::optional<std::string_view> value = query_value(route.query, name);
+    return value && *value != "0" && *value != "false";
+}
+
+/// What needs neither pool nor stream. Precondition: context.model, but for the first two.
+Reply page_reply(HttpContext& context, const Route& route) {
+    const ServedModel& model = *context.model;
+    switch (route.endpoint) {
+        case Endpoint::Models:
+            return models_reply(model);
+        case Endpoint::Model:
+            return model_reply(route.id, model);
+        case Endpoint::Props:
+            return props_reply(model);
+        case Endpoint::Slots:
+            return slots_reply(model, model.service->snapshot().running,
+                               asks_for(route, "fail_on_no_slot"));
+        case Endpoint::TokenizerInfo:
+            return tokenizer_info_reply(model);
+        default:
+            return health_report(model.service->snapshot(), model.method,
+                                 std::chrono::steady_clock::now());
+    }
+}
+
+/// What reads a body, on the pool.
+Reply token_endpoint_reply(const Asked& asked, const ServedModel& model) {
+    switch (asked.route.endpoint) {
+        case Endpoint::Tokenize:
+            return tokenize_reply(asked.body, model);
+        case Endpoint::Detokenize:
+            return detokenize_reply(asked.body, model);
+        default:
+            return apply_template_reply(asked.body, model);
+    }
+}
+
+}  // namespace
+
+asio::awaitable<bool> answer_asked(HttpStream& stream,
+                                   HttpContext& context,
+                                   const Asked& asked,
+                                   const ResponseTerms& terms) {
+    HttpWriter writer{stream, context};
+    const Route& route = asked.route;
+    const ServedModel* model = context.model;
+    Reply reply;
+    if (route.endpoint == Endpoint::Version) {
+        reply = version_reply();
+    } else if (route.endpoint == Endpoint::Page) {
+        reply = page_reply();
+    } else if (route.endpoint == Endpoint::OpenApi) {
+        reply = openapi_reply();
+    } else if (route.endpoint == Endpoint::Metrics) {
+        reply = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                 .body = context.metrics.text(model)};
+    } else if (model == nullptr) {
+        reply = route.is_health() ? loading_health() : loading_reply();
+    } else if (route.is_answer()) {
+        co_return co_await answer_request(stream, context, asked, terms);
+    } else if (route.endpoint == Endpoint::Stream) {
+        co_return co_await resume_stream(stream, context, asked, terms);
+    } else if (route.takes_body()) {
+        auto work = [&] { return token_endpoint_reply(asked, *model); };
+        reply = co_await on_pool(context, work);
+    } else if (route.is_health() && asks_for(route, "deep")) {
+        reply = co_await deep_health(context);
+    } else {
+        reply = page_reply(context, route);
+    }
+    co_return co_await writer.write(reply, terms);
+}
+
+}  // namespace paceline::serve
