@@ -124,13 +124,15 @@ def measured(server, kind, clients, options, salt):
     answers = []
 
     def client():
-        connection = http.client.HTTPConnection("127.0.0.1", server.port)
         while True:
             try:
                 prompt = waiting.get_nowait()
             except queue.Empty:
                 return
+            # Of its own: llama-server ends some that were used before.
+            connection = http.client.HTTPConnection("127.0.0.1", server.port)
             answers.append(stream(connection, body_of(prompt, options.n, kind, salt)))
+            connection.close()
 
     threads = [threading.Thread(target=client) for _ in range(clients)]
     begun = time.monotonic()
