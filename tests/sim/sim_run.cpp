@@ -159,8 +159,9 @@ void Client::end(std::uint64_t number, const AnswerStats& stats, const Status& s
     if (stats.replays > 0 && !losses_)
         world_.violate("an answer was replayed, although no stage was lost");
     const std::string& salt = script_.turns[turn_].request.cache_salt;
-    // A replay may find what its own text had proven before the loss.
-    if (turn_ == 0 && !salt.empty() && stats.cached_tokens > 0 && stats.replays == 0)
+    // A later attempt may find what its own text had proven before the loss, or the preemption.
+    const bool began_once = stats.replays == 0 && stats.preemptions == 0;
+    if (turn_ == 0 && !salt.empty() && stats.cached_tokens > 0 && began_once)
         world_.violate("a prompt was found in the cache under a salt that no other request has");
     world_.tell([&] {
         return "answer ends: " + (status.ok() ? "ok" : status.error().what) + ", " +
