@@ -49,7 +49,7 @@ class Install(CliTest):
         self.assertEqual(completed("run", "--method", "four"), ["four-stages"])
         self.assertIn("--list-methods", completed("run", "--list"))
         self.assertEqual(completed("serve", "--api"), ["--api-key-file"])
-        self.assertEqual(completed("serve", "--method", "au"), ["auto", "autoregressive"])
+        self.assertEqual(sorted(completed("serve", "--method", "au")), ["auto", "autoregressive", "autoregressive-segments"])
 
     def test_the_manual_page_names_the_commands_that_there_are(self):
         page = (ROOT / "launch/package/paceline.1").read_text()

@@ -96,8 +96,9 @@ class Pipeline(CliTest):
         self.assertEqual([row[2:5] for row in rows],
                          [["segment", "cpu", "0..0"], ["segment", "cpu", "1..1"], ["draft", "cpu", "-"]])
         self.assertEqual(len({row[1] for row in rows}), 3, "three processes")
-        self.assertIn("prompt lookup", lines[4], "what the draft thinks with")
-        self.assertEqual(len(lines), 6, "the placement and the figures, nothing else")
+        self.assertRegex(lines[4], r"^KV cache: \d+ tokens, \d+\.\d contexts of \d+$")
+        self.assertIn("prompt lookup", lines[5], "what the draft thinks with")
+        self.assertEqual(len(lines), 7, "the placement and the figures, nothing else")
         done = subprocess.run(args, capture_output=True, timeout=120, env=environment(), check=True)
         self.assertEqual(len(done.stderr.splitlines()), 2, "what the draft thinks with, and the figures")
 
