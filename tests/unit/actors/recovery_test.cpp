@@ -34,6 +34,7 @@ PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting)
     // No slot, the first pages, or all of them.
     constexpr std::array kRetained{0, 3 * kKvPageSlots, 4096};
     options.retained_slots = kRetained[seed % kRetained.size()];
+    options.on_devices = seed % 2 == 0 ? ~0U : 0U;
     return options;
 }
 
