@@ -13,7 +13,7 @@ std::size_t PromptCosts::size_of(std::uint64_t context) {
 
 void PromptCosts::learn(const PromptRows& prompts, double extra_us) {
     if (prompts.rows == 0) return;
-    by_context_[size_of(prompts.context)].add(std::max(extra_us, 0.0) / prompts.rows);
+    by_context_[size_of(prompts.context)].add(extra_us / prompts.rows);
 }
 
 double PromptCosts::row_us(std::uint64_t context) const {

@@ -17,12 +17,15 @@ namespace paceline {
 /// The rows of prompts in a batch.
 struct PromptRows {
     std::uint32_t rows = 0;
-    std::uint64_t context = 0;  // tokens before them, of the prompt that is furthest
+    std::uint64_t context = 0;  // tokens before them, on average
+    /// Whether the time of the batch is theirs: no batch of prompts alone is on its way before it,
+    /// and all layers run for all of them.
+    bool teaches = true;
 };
 
 class PromptCosts {
 public:
-    /// The batch took so much longer than its verify rows alone would have.
+    /// The batch took so much longer than its verify rows alone would have; more than 0.
     void learn(const PromptRows& prompts, double extra_us);
     /// Of a row behind so many tokens; 0: nothing is known.
     [[nodiscard]] double row_us(std::uint64_t context) const;

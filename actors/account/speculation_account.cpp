@@ -147,11 +147,14 @@ void SpeculationAccount::verified(
         if (sent.alone) hops_.add(way - real.sum_us);
     }
     // All verdicts of a batch come together: the first one teaches.
-    if (sent.prompts.rows > 0 && sent.alone &&
+    if (sent.prompts.rows > 0 && sent.prompts.teaches && sent.alone &&
         std::exchange(prompts_learned_, sent.formed) != sent.formed) {
         const double alone_us = costs_.expected(sent.size).sum_us;
         const auto way = static_cast<double>((now - sent.formed).count());
-        if (alone_us > 0.0) prompt_costs_.learn(sent.prompts, way - hops_.mean() - alone_us);
+        const double extra = way - hops_.mean() - alone_us;
+        // A tenth of what a verify row takes, at least: noise alone does not make a row free.
+        const double least = 0.1 * alone_us * sent.prompts.rows / sent.size.rows;
+        if (alone_us > 0.0) prompt_costs_.learn(sent.prompts, std::max(extra, least));
     }
     const int before = turns_.allowed();
     for (GroupState& group : groups_) group.quiet += tokens;

@@ -9,22 +9,23 @@ RetainedStates::RetainedStates(Backend& backend, std::int32_t slots)
     (void)backend_.rows_of(states_, static_cast<std::size_t>(slots));
 }
 
-bool RetainedStates::takes(const Row& row, const RowSource& input) const {
+bool RetainedStates::takes(const Row& row, const RowSource& input, bool stale) const {
     if (planted(PlantedBug::UnrunStatesKept)) return has(row.slot);
-    return (row.first < row.last || !input.is_gap()) && has(row.slot);
+    return (row.first < row.last || !input.is_gap()) && !stale && has(row.slot);
 }
 
 /// Rows of neighbouring slots, as those of a prompt are, are copied together.
 void RetainedStates::keep(std::span<const Row> rows,
                           std::span<const RowSource> inputs,
-                          ConstHiddenRows hidden) {
+                          ConstHiddenRows hidden,
+                          const CancelToken::RowWatch& watch) {
+    const auto taken = [&](std::size_t i) { return takes(rows[i], inputs[i], watch.stale(i)); };
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     std::size_t next = 0;
     for (std::size_t begin = 0; begin < rows.size(); begin = next) {
         next = begin + 1;
-        if (!takes(rows[begin], inputs[begin])) continue;
-        while (next < rows.size() && takes(rows[next], inputs[next]) &&
-               rows[next].slot == rows[next - 1].slot + 1) {
+        if (!taken(begin)) continue;
+        while (next < rows.size() && rows[next].slot == rows[next - 1].slot + 1 && taken(next)) {
             ++next;
         }
         const auto slot = static_cast<std::size_t>(rows[begin].slot);

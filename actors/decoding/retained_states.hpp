@@ -39,8 +39,13 @@ public:
     RetainedStates& operator=(const RetainedStates&) = delete;
 
     /// The job has run the layers: `hidden` [rows, dim]. Rows that passed through, with no input
-    /// and no layer to run, change nothing. One that a draft has computed here has its input.
-    void keep(std::span<const Row> rows, std::span<const RowSource> inputs, ConstHiddenRows hidden);
+    /// and no layer to run, change nothing; one that a draft has computed here has its input.
+    /// Neither do rows that are stale by `watch`: the layers may have left them out half-way, and
+    /// their slots may hold a text that others share.
+    void keep(std::span<const Row> rows,
+              std::span<const RowSource> inputs,
+              ConstHiddenRows hidden,
+              const CancelToken::RowWatch& watch);
     [[nodiscard]] bool has(KvSlot slot) const { return slot < slots_; }
     /// Precondition: has(slot), and a row of that slot was kept.
     [[nodiscard]] RowSource state_of(KvSlot slot) const {
@@ -48,7 +53,7 @@ public:
     }
 
 private:
-    [[nodiscard]] bool takes(const Row& row, const RowSource& input) const;
+    [[nodiscard]] bool takes(const Row& row, const RowSource& input, bool stale) const;
 
     Backend& backend_;
     std::int32_t slots_;

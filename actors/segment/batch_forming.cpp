@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <utility>
@@ -233,11 +234,14 @@ RowLimits BatchScheduler::row_limits(const BatchSize& verified,
 
 void BatchScheduler::share_rows(std::vector<SchedulableRequest>& candidates) const {
     BatchSize verified;
-    std::uint64_t prompt_context = 0;
+    std::uint64_t prompt_context = 0;  // of the prompt that gets most rows: the shortest left
+    std::size_t least_left = std::numeric_limits<std::size_t>::max();
     for (const SchedulableRequest& each : candidates) {
         if (each.prefills()) {
-            const std::uint64_t before = each.entry->state->slots().size();
-            prompt_context = std::max(prompt_context, before);
+            const std::size_t left = prefill_left(*each.entry);
+            if (left >= least_left) continue;
+            least_left = left;
+            prompt_context = each.entry->state->slots().size();
             continue;
         }
         ++verified.requests;
@@ -296,7 +300,8 @@ void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
     for (const msg::BatchPart& part : batch.parts) {
         if (part.kind == msg::BatchKind::Prefill) {
             prompts.rows += part.rows;
-            prompts.context = std::max(prompts.context, static_cast<std::uint64_t>(part.base));
+            prompts.context += static_cast<std::uint64_t>(part.base) * part.rows;
+            prompts.teaches = prompts.teaches && part.last.value == 0;
             continue;
         }
         parts.push_back({.request = part.request,
@@ -306,7 +311,11 @@ void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
         size.rows += part.rows;
         size.context += static_cast<std::uint64_t>(part.base);
     }
-    if (prompts.rows > 0) account_->disturbed();
+    if (prompts.rows > 0) {
+        account_->disturbed();
+        prompts.context /= prompts.rows;
+    }
+    prompts.teaches = prompts.teaches && !std::exchange(prompts_before_, parts.empty());
     if (parts.empty()) return;
     const auto running = static_cast<std::size_t>(
         std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) {

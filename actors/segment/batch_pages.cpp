@@ -79,12 +79,13 @@ bool BatchScheduler::waits_for_prefix(Entry& entry) {
     return entry.leader.has_value();
 }
 
-/// The segment before the lost ones, if it retains states.
+/// The last of the segments before the lost ones that retains states: those behind it run again.
 std::optional<RetainedBy> BatchScheduler::supplier_of(const LostKeys& lost) const {
+    std::optional<RetainedBy> last;
     for (const RetainedBy& each : retained_) {
-        if (each.stage.value + 1U == lost.from) return each;
+        if (each.stage.value < lost.from && (!last || last->stage < each.stage)) last = each;
     }
-    return std::nullopt;
+    return last;
 }
 
 void BatchScheduler::look_up(Entry& entry) {

@@ -319,6 +319,7 @@ private:
     std::map<RequestId, Entry> entries_;
     std::uint64_t batches_ = 0;
     bool draft_present_ = true;
+    bool prompts_before_ = false;  // the last batch had prompts alone
     std::vector<Outcome> resolved_;
     std::optional<Shortage> shortage_;
     std::optional<std::uint64_t> shortage_at_;  // KvPages::releases() of the last one

@@ -115,8 +115,13 @@ void EarlyVerify::collect(const SegmentRun& run) {
     job_.label.name = "exit";
     std::vector<RowSource> kept;
     if (evaluator_.has_adapter()) {
-        for (const msg::BatchRow& row : run.rows) kept.push_back({run.job.hidden, row.tensor_row});
-        run.build_rows(job_.rows, job_.path_slots);
+        std::vector<Row> rows;
+        run.build_rows(rows, job_.path_slots);
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (run.passes_through(run.rows[i])) continue;  // its adapter's keys are kept
+            kept.push_back({run.job.hidden, run.rows[i].tensor_row});
+            job_.rows.push_back(rows[i]);
+        }
         for (const RunPart& part : run.parts) job_.states.push_back(part.state);
     }
     for (const RunPart& part : run.parts) {

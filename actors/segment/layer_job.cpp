@@ -19,7 +19,7 @@ bool LayerJob::reads_device() const {
 }
 
 void LayerJob::scatter_outputs() {
-    if (retained != nullptr) retained->keep(rows, inputs, hidden);
+    if (retained != nullptr) retained->keep(rows, inputs, hidden, watermarks);
     if (hidden.data() != out.data()) backend.copy(hidden, out);
 }
 

@@ -129,7 +129,7 @@ Result<RowSource> SegmentRun::input_of(const msg::BatchRow& row,
                                        bool prefill) const {
     const auto end = static_cast<std::uint32_t>(2 * job.backend.last_layer());
     if (!prefill || row.start < end) return received;
-    if (row.start > end) return RowSource{};
+    if (passes_through(row)) return RowSource{};
     if (job.retained == nullptr || !job.retained->has(row.slot)) {
         return Error{Errc::Protocol,
                      fmt::format("a row of a prompt begins at sub-layer {}, behind this segment, "

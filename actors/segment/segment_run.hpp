@@ -78,6 +78,10 @@ struct SegmentRun {
     void charge(Micros took);
     [[nodiscard]] JobLabel label() const;
     [[nodiscard]] std::size_t dim() const { return job.dim(); }
+    /// A row of a prompt that begins behind this segment: it has no hidden state here.
+    [[nodiscard]] bool passes_through(const msg::BatchRow& row) const {
+        return row.start > static_cast<std::uint32_t>(2 * job.backend.last_layer());
+    }
     [[nodiscard]] std::span<const msg::BatchRow> rows_of(const RunPart& part) const {
         return std::span{rows}.subspan(part.first, part.part.rows);
     }

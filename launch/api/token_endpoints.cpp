@@ -1,5 +1,6 @@
 #include "launch/api/token_endpoints.hpp"
 
+#include <fmt/core.h>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@ using nlohmann::json;
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kTextBytesAny = std::size_t{1} << 30;  // the body's limit counts
+constexpr std::size_t kPiecesMax = std::size_t{1} << 17;     // some hundred bytes of JSON each
 
 /// Bytes that are no UTF-8, as single tokens have them, become U+FFFD.
 Reply token_reply(const Json& body) {
@@ -70,12 +72,16 @@ Reply tokenize_reply(std::string_view body, const ServedModel& model) {
     if (const std::optional<ApiError> other = wrong_model(name, model)) return reply_of(*other);
     ApiResult<std::vector<TokenId>> ids = tokens_of_body(read.value(), model);
     if (!ids) return reply_of(ids.error());
+    if ((with_pieces || with_strings) && ids.value().size() > kPiecesMax)
+        return reply_of(bad_field(
+            with_pieces ? "with_pieces" : "return_token_strs",
+            fmt::format("is for at most {} tokens, these are {}", kPiecesMax, ids.value().size())));
     Json strings = Json::array();
     Json pieces = Json::array();
     for (const TokenId id : ids.value()) {
-        if (!with_pieces && !with_strings) break;
-        strings.push_back(std::string{model.tokenizer().bytes_of(id)});
-        pieces.push_back({{"id", id}, {"piece", strings.back()}});
+        const std::string_view bytes = model.tokenizer().bytes_of(id);
+        if (with_strings) strings.push_back(std::string{bytes});
+        if (with_pieces) pieces.push_back({{"id", id}, {"piece", std::string{bytes}}});
     }
     return token_reply({{"tokens", with_pieces ? std::move(pieces) : Json(ids.value())},
                         {"count", ids.value().size()},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/gpu.hpp"
@@ -48,8 +49,9 @@ std::string whole_megabytes(std::uint64_t bytes) {
 
 std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_slots) {
     if (stage.retain_mb == 0) return 0;
+    PACE_CHECK(dim > 0, "hidden states of a model without a size");
     const std::uint64_t page =
-        std::uint64_t{kKvPageSlots} * sizeof(float) * static_cast<std::uint64_t>(std::max(dim, 1));
+        std::uint64_t{kKvPageSlots} * sizeof(float) * static_cast<std::uint64_t>(dim);
     const std::uint64_t pages = static_cast<std::uint64_t>(stage.retain_mb) * 1'000'000 / page;
     const auto most = static_cast<std::uint64_t>(kv_slots / kKvPageSlots);
     return static_cast<std::int32_t>(std::min(pages, most)) * kKvPageSlots;

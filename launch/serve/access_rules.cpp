@@ -127,7 +127,10 @@ std::optional<ApiError> AccessRules::check_place(const RequestHead& head) const 
                         .message = "the Host header names another machine",
                         .code = "host_not_allowed"};
     if (head.origin.empty() || !allowed_origin(head).empty()) return {};
-    if (lower(head.origin) == "http://" + lower(head.host)) return {};
+    // The page's own, also behind a proxy that speaks TLS.
+    const std::string origin = lower(head.origin);
+    for (const char* scheme : {"http://", "https://"})
+        if (origin == scheme + lower(head.host)) return {};
     return ApiError{.status = 403,
                     .message = "the Origin is not allowed; the server's option is --cors-origin",
                     .code = "origin_not_allowed"};

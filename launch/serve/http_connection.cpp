@@ -43,15 +43,13 @@ RequestHead head_of_request(const Request& request) {
 /// socket open: the client is told.
 class ReadLimit {
 public:
+    static constexpr std::chrono::milliseconds kCancelAgain{20};
+
     ReadLimit(HttpStream& stream, std::chrono::milliseconds time)
         : shared_{std::make_shared<Shared>(stream)} {
         stream.expires_never();
         shared_->timer.expires_after(time);
-        shared_->timer.async_wait([shared = shared_](const boost::system::error_code& error) {
-            if (error || shared->left) return;
-            shared->over = true;
-            shared->stream.cancel();
-        });
+        watch(shared_);
     }
     ReadLimit(const ReadLimit&) = delete;
     ReadLimit& operator=(const ReadLimit&) = delete;
@@ -70,6 +68,18 @@ private:
         bool over = false;
         bool left = false;
     };
+    /// A cancel() ends only a read that waits. While bytes keep coming none does, so it is repeated
+    /// until the reader has left.
+    static void watch(const std::shared_ptr<Shared>& shared) {
+        shared->timer.async_wait([shared](const boost::system::error_code& error) {
+            if (error || shared->left) return;
+            shared->over = true;
+            shared->stream.cancel();
+            shared->timer.expires_after(kCancelAgain);
+            watch(shared);
+        });
+    }
+
     std::shared_ptr<Shared> shared_;
 };
 
@@ -229,6 +239,13 @@ asio::awaitable<bool> HttpConnection::exchange() {
     if (!route) {
         Reply reply = reply_of(route.error());
         reply.closes = reply.closes || !parser.is_done();  // its body was not read
+        co_return co_await writer_.write(reply, terms);
+    }
+    if (!parser.is_done() && !route.value().takes_body()) {
+        // It would be read in vain, and endpoints without a key are among these.
+        Reply reply = reply_of(ApiError{
+            .status = 413, .message = "this path takes no body", .code = "body_not_expected"});
+        reply.closes = true;
         co_return co_await writer_.write(reply, terms);
     }
     if (!parser.is_done()) {

@@ -31,6 +31,18 @@ ServiceOrder one_token(const ServedModel& model) {
     return order;
 }
 
+/// While one probe decodes, others wait for its result; also if it ends with an exception.
+class Running {
+public:
+    explicit Running(DeepHealth& deep) : deep_{deep} { deep_.runs = true; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { deep_.runs = false; }
+
+private:
+    DeepHealth& deep_;
+};
+
 asio::awaitable<void> probe_pause() {
     asio::steady_timer timer{co_await asio::this_coro::executor, kProbeLook};
     boost::system::error_code ignored;
@@ -69,12 +81,11 @@ asio::awaitable<Reply> deep_health(HttpContext& context) {
     if (state.status != 200) co_return state;
     while (deep.runs) co_await probe_pause();
     if (deep.ended == Clock::time_point{} || Clock::now() - deep.ended >= kResultHolds) {
-        deep.runs = true;
+        const Running running{deep};
         const auto begun = Clock::now();
         deep.decoded = co_await decodes(service, model);
         deep.ended = Clock::now();
         deep.took = std::chrono::duration_cast<std::chrono::milliseconds>(deep.ended - begun);
-        deep.runs = false;
     }
     state = shallow();
     if (state.status != 200) co_return state;

@@ -61,11 +61,7 @@ Result<std::unique_ptr<HttpListener>> HttpListener::listen(asio::io_context& io,
 }
 
 HttpListener::~HttpListener() {
-    if (path_.empty()) return;
-    struct stat found {};
-    const bool own =
-        ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
-    if (own) ::unlink(path_.c_str());
+    close();
 }
 
 Status HttpListener::listen_tcp(const ListenPlace& place) {
@@ -122,7 +118,13 @@ std::string HttpListener::address() const {
     return fmt::format("http://{}:{}", host, own.port());
 }
 
+/// The file first: until the socket is closed its inode is no other file's, and no successor finds
+/// a socket at this path that nobody listens to.
 void HttpListener::close() {
+    struct stat found {};
+    const bool own = acceptor_.is_open() && !path_.empty() && ::lstat(path_.c_str(), &found) == 0 &&
+                     found.st_dev == device_ && found.st_ino == inode_;
+    if (own) ::unlink(path_.c_str());
     boost::system::error_code ignored;
     acceptor_.close(ignored);
 }
@@ -132,11 +134,12 @@ std::string peer_of(const HttpSocket& socket) {
     const HttpProtocol::endpoint peer = socket.remote_endpoint(error);
     const int family = error ? AF_UNIX : peer.data()->sa_family;
     if (family != AF_INET && family != AF_INET6) return {};
-    const asio::ip::address address = tcp_endpoint(peer).address();
+    asio::ip::address address = tcp_endpoint(peer).address();
+    if (address.is_v6() && address.to_v6().is_v4_mapped())
+        address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
     if (address.is_loopback()) return {};
     if (address.is_v4()) return address.to_string();
     asio::ip::address_v6::bytes_type bytes = address.to_v6().to_bytes();
-    if (address.to_v6().is_v4_mapped()) return address.to_string();
     std::fill(bytes.begin() + 8, bytes.end(), static_cast<unsigned char>(0));
     return asio::ip::address_v6{bytes}.to_string();
 }

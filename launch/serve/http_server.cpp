@@ -32,6 +32,7 @@ constexpr std::chrono::milliseconds kForgetLookMax{1'000};
 constexpr std::chrono::seconds kLastWrites{5};  // beyond the drain's limit
 constexpr std::chrono::seconds kLastCloses{1};
 constexpr std::size_t kConnectionsMax = 16'384;
+constexpr std::size_t kPeerShare = 4;  // an address may have a quarter of all connections
 constexpr int kNice = 5;
 
 /// Half of the descriptors: each answer needs one or two of its own.
@@ -87,7 +88,7 @@ public:
         context_.limits.body = settings.body_timeout;
         context_.limits.recovery = settings.recovery_wait;
         context_.streams.set_keep(settings.resume);
-        peers_.set_most(settings.peer_connections);
+        peer_connections_ = settings.peer_connections;
     }
 
     void ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
@@ -110,7 +111,6 @@ public:
 private:
     asio::awaitable<void> accept() {
         lower_thread_priority();
-        const std::size_t most = connections_max();
         while (true) {
             boost::system::error_code error;
             HttpSocket socket = co_await listener_->acceptor().async_accept(
@@ -120,7 +120,12 @@ private:
                 co_await pause_for(io_.get_executor(), kAcceptAgain);
                 continue;
             }
+            // Anew each time: the engine raises the limit of descriptors while it loads.
+            const std::size_t most = connections_max();
             if (connections_.size() >= most) continue;  // closes it
+            // One address cannot take all of them.
+            if (peer_connections_ > 0)
+                peers_.set_most(std::min(peer_connections_, most / kPeerShare));
             asio::co_spawn(io_, serve(std::move(socket)), asio::detached);
         }
     }
@@ -211,6 +216,7 @@ private:
 
     // Before io_: it destroys the coroutines that wait, and they use these three.
     std::set<HttpConnection*> connections_;
+    std::size_t peer_connections_ = 0;  // the setting; 0: no limit
     PeerConnections peers_{0};
     HttpContext context_;
     std::chrono::milliseconds drain_limit_{0};

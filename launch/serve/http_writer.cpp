@@ -37,9 +37,12 @@ std::string shared_fields(const ResponseTerms& terms, bool keep_alive) {
 
 asio::awaitable<bool> HttpWriter::write_bytes(const std::string& bytes) {
     boost::system::error_code error;
-    stream_.expires_after(context_.limits.write);
-    co_await asio::async_write(stream_, asio::buffer(bytes),
-                               asio::redirect_error(asio::use_awaitable, error));
+    std::size_t written = 0;
+    while (!error && written < bytes.size()) {
+        stream_.expires_after(context_.limits.write);  // of a client that takes nothing
+        written += co_await stream_.async_write_some(
+            asio::buffer(bytes) + written, asio::redirect_error(asio::use_awaitable, error));
+    }
     stream_.expires_never();
     co_return !error;
 }

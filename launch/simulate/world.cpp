@@ -157,6 +157,7 @@ Result<Parts> make_parts(const ModelFile& file,
     common.parts = pipeline.parts.files;
     common.usable_cores = threads.usable_cores;
     common.kv_slots = kv_slots;
+    common.dim = file.config().dim;
     const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
     for (const PlacedProcess& process : parts.placement.processes) {
         if (Status s =

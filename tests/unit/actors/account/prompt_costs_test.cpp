@@ -25,9 +25,3 @@ TEST_CASE("rows far into a prompt have a cost of their own, and the nearest one 
     CHECK(costs.row_us(0) == doctest::Approx(100.0));
     CHECK(costs.row_us(100'000'000) == doctest::Approx(400.0));
 }
-
-TEST_CASE("a batch that took less than expected teaches that its rows were free, not less") {
-    PromptCosts costs;
-    costs.learn({.rows = 4, .context = 0}, -50.0);
-    CHECK(costs.row_us(0) == 0.0);
-}

@@ -226,4 +226,12 @@ TEST_CASE(
     CHECK(account.rows_beside(size, 0, 2.0) == 20);
     CHECK(account.rows_beside(size, 0, 3.0) == 40);
     CHECK(account.rows_beside(size, 3000, 2.0) == 5);
+    // Batches whose time is not the rows' own teach nothing.
+    for (int i = 0; i < 20; ++i)
+        round({.rows = 20, .context = 0, .teaches = false}, Micros{900'000}, false);
+    CHECK(account.rows_beside(size, 0, 2.0) == 20);
+    // A batch that was faster than expected does not make rows free for good.
+    round({.rows = 20, .context = 100'000}, Micros{9'000}, false);
+    for (int i = 0; i < 60; ++i) round({.rows = 20, .context = 100'000}, Micros{20'000}, false);
+    CHECK(account.rows_beside(size, 100'000, 2.0) <= 22);
 }
