@@ -59,7 +59,7 @@ class DraftSearch(CliTest):
         args = ["-n", "120", *never_end]
         plain = self.generate("-p", PROMPT, *args, model=self.model)[1]
         # Which trials fit into a run depends on the load of the machine, so the first runs may find no better set.
-        for _ in range(10):
+        for _ in range(200):
             stderr, stats, ids = self.run_figures(self.config(), *args)
             self.assertEqual(ids, plain)
             told = re.findall(r"drafts without (\d+) of 12 sub-layers from now on: ([a-z0-9:,\- ]+); matchness", stderr)
@@ -90,7 +90,7 @@ class DraftSearch(CliTest):
         never_end = [f"--logit-bias={token}=-inf" for token in range(3)]
         args = ["-n", "160", "--temp", "1.2", "--seed", "5", *never_end]
         plain = self.generate("-p", PROMPT, *args, model=self.model)[1]
-        for _ in range(10):
+        for _ in range(200):
             _, stats, ids = self.run_figures(config, *args)
             self.assertEqual(ids, plain)
             if not self.state.exists():
@@ -115,7 +115,7 @@ class DraftSearch(CliTest):
         args = ["-n", "450", "--temp", "1.2", "--seed", "5", *[f"--logit-bias={token}=-inf" for token in range(3)]]
         plain = self.generate("-p", PROMPT, *args, model=self.model)[0]
         said = ""
-        for _ in range(10):
+        for _ in range(200):
             folder.mkdir()
             with open(stderr, "wb") as file:
                 run = subprocess.Popen([BINARY, "run", "-m", self.model, "-p", PROMPT, "--config", config, "-q", *args],
