@@ -88,6 +88,10 @@ TEST_CASE("access: an Origin is the server's own or an allowed one") {
     for (const char* origin : {"http://localhost", "https://localhost:8080", "null",
                                "http://localhost:3000.evil.example"})
         CHECK_MESSAGE(status(rules.check_place(from(origin))) == 403, origin);
+    // Behind a proxy that speaks TLS.
+    const AccessRules on_socket = AccessRules::make(kUnixSocket, {}, {}).value();
+    CHECK(status(on_socket.check_place(from("https://localhost:8080"))) == 200);
+    CHECK(status(on_socket.check_place(from("https://localhost:8081"))) == 403);
     CHECK(AccessRules::make("127.0.0.1", {}, {"*"}).value().allowed_origin(from("http://x")) ==
           "*");
 }
