@@ -27,8 +27,8 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import serving  # noqa: E402
+import serving
+from cache_folder import DEMO_MODEL
 
 PROMPT, ANSWER = 128, 128
 LONG = 4000
@@ -69,14 +69,8 @@ class Stream:
 
     def run(self):
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port)
-        connection.request("POST", "/v1/completions", json.dumps(self.body), {"Content-Type": "application/json"})
-        for line in connection.getresponse():
-            if not line.startswith(b"data: {"):
-                continue
-            event = json.loads(line[6:])
-            if "error" in event:
-                sys.exit(f"bench/requests.py: {event['error']}")
-            counted = (event.get("usage") or {}).get("completion_tokens", self.tokens)
+        for event in serving.events(connection, "/v1/completions", self.body):
+            counted = serving.tokens_in(event, self.tokens)
             if counted > self.tokens:
                 self.moments.append((time.monotonic() - self.begun, counted - self.tokens))
                 self.tokens = counted
@@ -177,7 +171,7 @@ def mixed(options, server, prompts):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=serving.ROOT / "build/release/paceline")
-    parser.add_argument("-m", "--model", default=serving.DEMO)
+    parser.add_argument("-m", "--model", default=DEMO_MODEL)
     parser.add_argument("--llama", type=pathlib.Path, help="folder of bench/build_llama_cpp; needed by `peer`")
     parser.add_argument("--method", default="auto")
     parser.add_argument("--requests", default="1,2,4,8,16,32,64")
@@ -186,10 +180,10 @@ def main():
     parser.add_argument("--sections", default="peer,long,mixed")
     options = parser.parse_args()
     options.requests = [int(count) for count in options.requests.split(",")]
-    options.clients, options.context = [64], 8192
+    options.clients = [64]
     if "peer" in options.sections and options.llama is None:
         parser.error("peer needs --llama")
-    server = serving.Server(options)
+    server = serving.Server(options, context=8192)
     prompts = Prompts(server)
     for section, run in (("peer", peer), ("long", long), ("mixed", mixed)):
         if section in options.sections.split(","):

@@ -29,8 +29,9 @@ import tempfile
 import threading
 import time
 
+from cache_folder import DEMO_MODEL
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEMO = pathlib.Path.home() / ".cache/paceline/SmolLM2-135M-Instruct.Q4_1.gguf"
 SUBJECTS = ["the sky", "bread", "a bridge", "the tides", "a clock", "glass", "a volcano", "wool",
             "salt", "a compass", "rain", "a violin", "paper", "a lens", "steel", "the moon"]
 
@@ -40,9 +41,26 @@ def prompts(count):
             for i in range(count)]
 
 
+def events(connection, path, body):
+    """The events of a streamed answer; one that is an error ends the program."""
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    for line in connection.getresponse():
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line[6:])
+        if "error" in event:
+            sys.exit(f"{sys.argv[0]}: {event['error']}")
+        yield event
+
+
+def tokens_in(event, before=0):
+    """Of the answer so far, where the event says it."""
+    return (event.get("usage") or {}).get("completion_tokens", before)
+
+
 class Server:
-    def __init__(self, options):
-        command = [str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(getattr(options, "context", 1024)),
+    def __init__(self, options, context=1024):
+        command = [str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(context),
                    "--requests", str(max(options.clients)), "--method", options.method]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for line in self.process.stdout:
@@ -69,16 +87,9 @@ class Server:
                 "stream": True, "stream_options": {"include_usage": True}, "cache_salt": salt,
                 "paceline": {"speculation": speculation}}
         begun = last = time.monotonic()
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
         text, first, gaps, counted = "", None, [], 0
-        for line in response:
-            if not line.startswith(b"data: {"):
-                continue
-            event = json.loads(line[6:])
-            if "error" in event:
-                sys.exit(f"bench/serving.py: {event['error']}")
-            counted = (event.get("usage") or {}).get("completion_tokens", counted)
+        for event in events(connection, "/v1/chat/completions", body):
+            counted = tokens_in(event, counted)
             piece = "".join(choice["delta"].get("content") or "" for choice in event["choices"])
             if not piece:
                 continue
@@ -148,7 +159,7 @@ def spread(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
-    parser.add_argument("--model", default=DEMO)
+    parser.add_argument("--model", default=DEMO_MODEL)
     parser.add_argument("--method", default="prompt-lookup", help="of the server")
     parser.add_argument("--engine", default=None, help="of `check`; the server's without it")
     parser.add_argument("--clients", type=lambda word: [int(each) for each in word.split(",")], default=[1, 2, 4, 8, 16])

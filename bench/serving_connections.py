@@ -17,7 +17,6 @@ medians with their range. Clients are on the cores of the stages. Nothing else m
 
 import argparse
 import http.client
-import json
 import pathlib
 import re
 import resource
@@ -29,7 +28,8 @@ import sys
 import threading
 import time
 
-from serving import DEMO, ROOT, prompts, spread
+from cache_folder import DEMO_MODEL
+from serving import ROOT, events, prompts, spread, tokens_in
 from serving_peers import CONTEXT, Served, body_of, head_of
 
 KINDS = ("idle", "slow-heads", "slow-reads")
@@ -37,8 +37,10 @@ STEP_S = 1.0  # of a slow head
 
 
 def raise_descriptors():
+    """Returns how many connections the server then takes: half of its descriptors."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard // 2
 
 
 def crowd(kind, count, port):
@@ -109,13 +111,9 @@ def streams(server, options):
     def one(prompt):
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         body = body_of(prompt, options.n, "on", salt)
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         last = None
-        for line in connection.getresponse():
-            if not line.startswith(b"data: {"):
-                continue
-            event = json.loads(line[6:])
-            tokens.append((event.get("usage") or {}).get("completion_tokens", 0))
+        for event in events(connection, "/v1/chat/completions", body):
+            tokens.append(tokens_in(event))
             if any(choice["delta"].get("content") for choice in event["choices"]):
                 now = time.monotonic()
                 if last is not None:
@@ -157,7 +155,7 @@ def main():
         return crowd(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
-    parser.add_argument("--model", type=pathlib.Path, default=DEMO)
+    parser.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL)
     parser.add_argument("--method", default="prompt-lookup")
     parser.add_argument("--idle", type=int, default=10_000)
     parser.add_argument("--slow", type=int, default=1_000)
@@ -166,7 +164,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
-    raise_descriptors()
+    most = raise_descriptors() - options.streams - 8  # places for those that decode, and for metrics
+    options.idle, options.slow = min(options.idle, most), min(options.slow, most)
     server = Served([str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(CONTEXT),
                      "--requests", str(options.streams), "--method", options.method], None)
     lines = [*head_of(options, "bench/serving_connections.py")[:5], "crowd\tfigure\tmedian\tleast\tmost"]

@@ -19,7 +19,6 @@ threads of one process on the cores of the servers. Nothing else may run on the 
 import argparse
 import datetime
 import http.client
-import json
 import os
 import pathlib
 import queue
@@ -31,10 +30,9 @@ import sys
 import threading
 import time
 
-from serving import DEMO, ROOT, prompts, spread
+from cache_folder import DEMO_MODEL, LLAMA_CPP
+from serving import ROOT, events, prompts, spread, tokens_in
 
-XDG_CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))  # ignored if it is relative
-CACHE = (XDG_CACHE if XDG_CACHE.is_absolute() else pathlib.Path.home() / ".cache") / "paceline"
 CONTEXT = 1024  # tokens of each request
 
 
@@ -99,17 +97,10 @@ def body_of(prompt, tokens, kind, salt):
 def stream(connection, body):
     """(tokens, seconds to the first text, mean seconds of a token after it)"""
     begun = time.monotonic()
-    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-    response = connection.getresponse()
     first = last = None
     counted = 0
-    for line in response:
-        if not line.startswith(b"data: {"):
-            continue
-        event = json.loads(line[6:])
-        if "error" in event:
-            sys.exit(f"bench/serving_peers.py: {event['error']}")
-        counted = (event.get("usage") or {}).get("completion_tokens", counted)
+    for event in events(connection, "/v1/chat/completions", body):
+        counted = tokens_in(event, counted)
         if any((choice.get("delta") or {}).get("content") for choice in event["choices"]):
             last = time.monotonic()
             first = first or last
@@ -176,8 +167,8 @@ def head_of(options, script="bench/serving_peers.py"):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
-    parser.add_argument("--llama", type=pathlib.Path, default=CACHE / "llama.cpp-0.3.36/native")
-    parser.add_argument("--model", type=pathlib.Path, default=DEMO)
+    parser.add_argument("--llama", type=pathlib.Path, default=LLAMA_CPP / "native")
+    parser.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL)
     parser.add_argument("--method", default="prompt-lookup")
     parser.add_argument("--peer-speculation", default="ngram-simple", help="of llama-server's --spec-type; none: left out")
     parser.add_argument("--clients", type=lambda word: [int(each) for each in word.split(",")], default=[1, 2, 4, 8, 16, 32])

@@ -26,9 +26,8 @@ bool asks_for(const Route& route, std::string_view name) {
     return value && *value != "0" && *value != "false";
 }
 
-/// What needs neither pool nor stream. Precondition: context.model, but for the first two.
-Reply page_reply(HttpContext& context, const Route& route) {
-    const ServedModel& model = *context.model;
+/// What the model and the engine say of themselves: needs neither pool nor stream.
+Reply state_reply(const ServedModel& model, const Route& route) {
     switch (route.endpoint) {
         case Endpoint::Models:
             return models_reply(model);
@@ -90,7 +89,7 @@ asio::awaitable<bool> answer_asked(HttpStream& stream,
     } else if (route.is_health() && asks_for(route, "deep")) {
         reply = co_await deep_health(context);
     } else {
-        reply = page_reply(context, route);
+        reply = state_reply(*model, route);
     }
     co_return co_await writer.write(reply, terms);
 }

@@ -118,8 +118,8 @@ std::string HttpListener::address() const {
     return fmt::format("http://{}:{}", host, own.port());
 }
 
-/// The file first: until the socket is closed its inode is no other file's, and no successor finds
-/// a socket at this path that nobody listens to.
+/// The file first: until the socket is closed its inode is no other file's, and another server that
+/// starts meanwhile does not take the file for one that a dead server left.
 void HttpListener::close() {
     struct stat found {};
     const bool own = acceptor_.is_open() && !path_.empty() && ::lstat(path_.c_str(), &found) == 0 &&

@@ -154,7 +154,7 @@ class Lost(CliTest):
             self.assertEqual(joined(events_of(response.read().decode())), expected)
             connection.close()
 
-    def test_a_stream_that_nobody_comes_back_to_is_forgotten_and_cancelled(self):
+    def test_a_stream_whose_client_does_not_come_back_is_forgotten_and_cancelled(self):
         with Server("--config", self.pipeline(), "--resume", "0.2") as server:
             server.stop_stages()
             stream = server.stream(chat_body("Tell me everything", **LONG, **RESUME))
