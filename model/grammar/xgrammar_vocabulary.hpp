@@ -1,0 +1,38 @@
+// The vocabulary in xgrammar's form, for compiling and matching; private to model/grammar.
+//
+// A control token says nothing, so no grammar allows it, with one exception: those that a structural tag or an EBNF
+// grammar names ("[TOOL_CALLS]") are text for that grammar. Each set of such tokens needs a form of its own, which takes
+// some 10 to 100 ms to make; the last few are kept.
+// One thread at a time.
+#pragma once
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include <xgrammar/tokenizer_info.h>
+
+#include "model/grammar/grammar.hpp"
+
+namespace paceline {
+
+class XgrammarVocabulary {
+public:
+    explicit XgrammarVocabulary(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {}
+
+    [[nodiscard]] std::size_t vocab_size() const { return vocabulary_.vocab_size; }
+    /// The control tokens that `spec` names, ascending.
+    [[nodiscard]] std::vector<TokenId> named_by(const GrammarSpec& spec) const;
+    /// `named` are control tokens of this vocabulary, ascending.
+    [[nodiscard]] xgrammar::TokenizerInfo info(const std::vector<TokenId>& named);
+    /// Whether all of `named` are, and ascend.
+    [[nodiscard]] bool may_name(const std::vector<TokenId>& named) const;
+
+private:
+    static constexpr std::size_t kKept = 4;
+
+    GrammarVocabulary vocabulary_;
+    std::deque<std::pair<std::vector<TokenId>, xgrammar::TokenizerInfo>> made_;  // the latest first
+};
+
+}  // namespace paceline
