@@ -34,14 +34,15 @@ Result<PlainDecoder> PlainDecoder::make(Backend& backend, PlainOptions options) 
     }
     const Position context = options.context == 0 ? most : options.context;
     if (context < 1) return bad("the KV cache has no slots");
-    return PlainDecoder{backend, options.prefill_rows, context};
+    return PlainDecoder{backend, std::move(options), context};
 }
 
-PlainDecoder::PlainDecoder(Backend& backend, int prefill_rows, Position context)
+PlainDecoder::PlainDecoder(Backend& backend, PlainOptions options, Position context)
     : backend_{&backend},
-      prefill_rows_{std::min<int>(prefill_rows, context)},
+      prefill_rows_{std::min<int>(options.prefill_rows, context)},
       context_{context},
-      scratch_{std::make_unique<SamplerScratch>()} {
+      scratch_{std::make_unique<SamplerScratch>()},
+      grammars_{std::move(options.grammars)} {
     const ModelConfig& config = backend.config();
     slots_.resize(static_cast<std::size_t>(context));
     for (std::size_t p = 0; p < slots_.size(); ++p) slots_[p] = static_cast<KvSlot>(p);
@@ -79,7 +80,30 @@ Status PlainDecoder::check(const Request& request, Position context) const {
     if (request.max_tokens < 1 && request.max_tokens != kUnlimitedTokens) {
         return bad(fmt::format("max_tokens = {}, must be at least 1, or -1", request.max_tokens));
     }
+    if (request.grammar.any() && request.compiled == nullptr) return bad("the grammar is not compiled");
+    if (request.compiled != nullptr && request.end_tokens.empty())
+        return bad("an answer with a grammar needs end tokens, which end it");
+    if (request.compiled != nullptr && grammars_ == nullptr) return no_grammars();
     return validate(request.sampling, vocab);
+}
+
+/// Of an answer that begins after `length` tokens.
+Status PlainDecoder::begin_grammar(const Request& request, Position length) {
+    grammar_.reset();
+    if (request.compiled == nullptr) return {};
+    grammar_ = std::make_unique<AnswerGrammar>(*grammars_, request.compiled, request.end_tokens, length);
+    return grammar_->follow(text_);
+}
+
+/// From the logits of the last row. Nothing: none can be drawn.
+std::optional<TokenId> PlainDecoder::draw(std::span<float> logits, const SamplingParams& sampling) {
+    const auto position = static_cast<Position>(text_.size());
+    const TokenMask* mask = grammar_ == nullptr ? nullptr : &grammar_->mask();
+    const std::optional<TokenId> token =
+        sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_, mask);
+    if (token && grammar_ != nullptr)
+        PACE_CHECK(grammar_->accept(*token), "a token is drawn that the grammar does not allow");
+    return token;
 }
 
 RunOutcome PlainDecoder::feed(std::int32_t count,
@@ -121,7 +145,7 @@ RunOutcome PlainDecoder::run_rows(std::span<const Row> rows,
 /// nullptr: it is drawn from logits.
 DeviceSampler* PlainDecoder::device_for(const SamplingParams& sampling) const {
     DeviceSampler* device = backend_->device_sampler();
-    return device != nullptr && device->draws(sampling) ? device : nullptr;
+    return device != nullptr && grammar_ == nullptr && device->draws(sampling) ? device : nullptr;
 }
 
 std::span<float> PlainDecoder::last_logits() {
@@ -139,6 +163,10 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
     if (const Status checked = check(request, context); !checked) return checked.error();
     text_.insert(text_.end(), request.text.begin(), request.text.end());
     const auto length = static_cast<Position>(text_.size());
+    if (Status begun = begin_grammar(request, length); !begun) {
+        text_.resize(text_.size() - request.text.size());
+        return begun.error();
+    }
     const FinishRule rule{.end_tokens = request.end_tokens,
                           .max_tokens = request.max_tokens,
                           .answer_begin = length,
@@ -171,8 +199,7 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
         if (device_draws) token = tokens_.back();
         const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
         if (stats.generated_tokens == 0) stats.prefilled = clock();
-        if (!device_draws)
-            token = sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_);
+        if (!device_draws) token = draw(logits, sampling);
         if (!token) {
             --fed_;  // the next run computes it again
             return end(FinishReason::Failed);

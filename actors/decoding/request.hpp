@@ -19,6 +19,8 @@
 #include "actors/decoding/speculation_limits.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "model/grammar/grammar.hpp"
+#include "model/grammar/grammar_spec.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
@@ -38,6 +40,10 @@ struct Request {
     /// Only requests with the same salt share cached prefixes.
     std::string cache_salt = {};
     SpeculationLimits speculation = {};
+    /// The language that the answer belongs to; it has end tokens then.
+    GrammarSpec grammar = {};
+    /// What that is compiled to: before anything is decoded.
+    CompiledGrammarPtr compiled = {};
 
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {

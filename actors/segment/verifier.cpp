@@ -19,7 +19,8 @@ struct Verifier::Walk {
                 .finish = verify_part.state.finish_rule(),
                 .rule = verify_part.state.spec().acceptance,
                 .chance = chance,
-                .drawn_below = verify_part.drawn_below}} {}
+                .drawn_below = verify_part.drawn_below,
+                .grammar = verify_part.state.grammar()}} {}
 
     VerifyPart* part;
     BatchWalk walk;
@@ -64,7 +65,7 @@ void Verifier::verify(std::span<VerifyPart> parts) {
 bool Verifier::draws_behind_rows(const RequestState& state) const {
     const DeviceSampler* device = backend_.device_sampler();
     return device != nullptr && state.spec().acceptance == AcceptanceRule::Coupled &&
-           device->draws(state.spec().sampling);
+           state.grammar() == nullptr && device->draws(state.spec().sampling);
 }
 
 DrawJob Verifier::job_behind(const RequestState& state, const msg::BatchRow& row) {
@@ -116,7 +117,8 @@ bool Verifier::device_draws(std::span<const Walk> walks) const {
     const DeviceSampler* device = backend_.device_sampler();
     return device != nullptr && std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
                return walk.places.empty() ||
-                      (walk.walk.coupled() && device->draws(walk.walk.sampling()));
+                      (walk.walk.coupled() && !walk.walk.masked() &&
+                       device->draws(walk.walk.sampling()));
            });
 }
 

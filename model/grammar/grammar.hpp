@@ -20,7 +20,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/grammar/grammar_spec.hpp"
-#include "model/grammar/token_mask.hpp"
+#include "model/sampling/token_mask.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 
 namespace paceline {
@@ -66,6 +66,7 @@ public:
     [[nodiscard]] virtual std::string forced_bytes() = 0;
 };
 
+/// Any thread.
 class GrammarLoader {
 public:
     GrammarLoader() = default;

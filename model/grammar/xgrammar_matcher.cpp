@@ -3,6 +3,7 @@
 #include <deque>
 #include <exception>
 #include <fmt/core.h>
+#include <mutex>
 #include <utility>
 #include <variant>
 
@@ -66,6 +67,7 @@ public:
 
     Result<std::unique_ptr<GrammarMatcher>> match(const CompiledGrammarPtr& grammar,
                                                   std::span<const TokenId> end_tokens) override {
+        const std::lock_guard lock{mutex_};
         try {
             Result<xgrammar::CompiledGrammar> loaded = load(grammar);
             if (!loaded) return loaded.error();
@@ -106,6 +108,7 @@ private:
         return kept_.front().second;
     }
 
+    std::mutex mutex_;
     XgrammarVocabulary vocabulary_;
     std::deque<std::pair<CompiledGrammarPtr, xgrammar::CompiledGrammar>> kept_;  // the latest first
 };

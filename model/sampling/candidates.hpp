@@ -50,14 +50,15 @@ inline constexpr float kRivalMargin = 5.0f;
                                                        int count,
                                                        SamplerScratch& scratch);
 
-/// p of every token after penalties, bias, temperature and filters: what sample() draws from.
+/// p of every token after penalties, bias, `mask`, temperature and filters: what sample() draws from.
 /// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
 /// token it takes. False if no token can be drawn.
 [[nodiscard]] bool probabilities(std::span<float> logits,
                                  const SeenTokens& seen,
                                  const SamplingParams& params,
                                  std::span<float> probabilities,
-                                 SamplerScratch& scratch);
+                                 SamplerScratch& scratch,
+                                 const TokenMask* mask = nullptr);
 
 struct TokenProbability {
     TokenId token = 0;

@@ -1,7 +1,7 @@
 // A mask of tokens, and what it does to logits.
 #include <doctest/doctest.h>
 
-#include "model/grammar/token_mask.hpp"
+#include "model/sampling/token_mask.hpp"
 
 namespace paceline {
 namespace {

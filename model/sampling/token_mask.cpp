@@ -1,4 +1,4 @@
-#include "model/grammar/token_mask.hpp"
+#include "model/sampling/token_mask.hpp"
 
 #include <algorithm>
 
