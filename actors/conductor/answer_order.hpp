@@ -22,6 +22,9 @@ struct AnswerOrder {
     /// Before the tokens of a verdict: how many of them, the first ones, were candidates. May be
     /// empty; ends no answer.
     std::function<void(std::uint32_t candidates)> on_accepted = {};
+    /// Of each token before it is given to on_token, and of the prompt's tokens, if the request
+    /// wants them; position: in prompt and answer. May be empty; ends no answer.
+    PlainDecoder::OnScores on_scores = {};
     std::function<bool()> cancelled;  // asked at each verdict and now and then; may be empty
     /// Called once, at the end, in every case. The status is an error if the answer could not be
     /// completed.

@@ -22,6 +22,7 @@
 #include "model/grammar/grammar.hpp"
 #include "model/grammar/grammar_spec.hpp"
 #include "model/sampling/sampling.hpp"
+#include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
@@ -40,11 +41,17 @@ struct Request {
     /// Only requests with the same salt share cached prefixes.
     std::string cache_salt = {};
     SpeculationLimits speculation = {};
+    /// Log probabilities of tokens. Those of the prompt need all of its rows: none is taken from
+    /// the cache.
+    ScoreOptions scores = {};
     /// The language that the answer belongs to; it has end tokens then.
     GrammarSpec grammar = {};
     /// What that is compiled to: before anything is decoded.
     CompiledGrammarPtr compiled = {};
 
+    /// Whether the answer's tokens are drawn from logits in host memory, where the rest of what is
+    /// wanted is computed from them.
+    [[nodiscard]] bool needs_logits() const { return scores.answer || compiled != nullptr; }
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {
         return {.end_tokens = end_tokens,

@@ -156,6 +156,23 @@ Status check_message(const msg::Prefix& prefix, const MessageLimits& limits) {
     return {};
 }
 
+Status check_message(const msg::Scores& scores, const MessageLimits& limits) {
+    const std::string name = "scores";
+    if (scores.top > static_cast<std::uint32_t>(kTopScoresMax)) return bad(name, "top", scores.top);
+    if (scores.tokens == 0 || scores.tokens > msg::kScoreEntriesMax / (1 + scores.top))
+        return bad(name, "tokens", scores.tokens);
+    if (!within(scores.first, limits.context)) return bad(name, "first", scores.first);
+    for (const msg::ScoreEntry& entry :
+         std::span{scores.entries}.first(std::size_t{scores.tokens} * (1 + scores.top))) {
+        // Ranks and tokens have the same range.
+        if (!within(entry.value, limits.vocab_size)) return bad(name, "value", entry.value);
+        if (!(entry.log_prob <= 0.0f)) {
+            return Error{Errc::Protocol, fmt::format("scores have log_prob = {}", entry.log_prob)};
+        }
+    }
+    return {};
+}
+
 Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
     const std::string name = "a draw";
     if (!within(draw.root_position, limits.context)) {

@@ -116,7 +116,10 @@ TEST_CASE("the page has the offset of every field of ring and data messages") {
                   FIELD(TensorNote, first_position), FIELD(TensorNote, rows),
                   FIELD(TensorNote, row_elements), FIELD(TensorNote, tensor),
                   FIELD(TensorNote, tensor_generation)});
-    check_fields(between(text, "### Prefix, 536 bytes", "### Stop"),
+    check_fields(between(text, "### Scores, 536 bytes", "### Stop"),
+                 {FIELD(Scores, first), FIELD(Scores, tokens), FIELD(Scores, top),
+                  FIELD(Scores, reserved), FIELD(Scores, entries)});
+    check_fields(between(text, "### Prefix, 536 bytes", "### Scores"),
                  {FIELD(Prefix, first_block), FIELD(Prefix, count), FIELD(Prefix, matched),
                   FIELD(Prefix, behind), FIELD(Prefix, pages)});
 }
@@ -131,6 +134,7 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::BatchRow) == 28);
     CHECK(sizeof(msg::Verdict) == 320);
     CHECK(sizeof(msg::Prefix) == 536);
+    CHECK(sizeof(msg::Scores) == 536);
     CHECK(sizeof(msg::Price) == 48);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);
