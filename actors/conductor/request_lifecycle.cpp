@@ -76,7 +76,9 @@ bool RequestLifecycle::may_pass(const RequestRecord& waiting) {
 void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record, StageId to) {
     if (stages_.is_lost(to)) return;  // a draft: it gets this when it has joined
     BeginPayload spec = requests_.begin_of(request, record);
-    if (to == verifier_ && spec.compiled != nullptr) grammars_.add(to, *spec.compiled, spec);
+    const StageTable::Stage* stage = stages_.find(to);
+    const bool uses_it = to == verifier_ || (stage != nullptr && !stage->essential);
+    if (uses_it && spec.compiled != nullptr) grammars_.add(to, *spec.compiled, spec);
     context_->post(to, control::Begin{request, record.attempt, encode_begin(spec)});
 }
 

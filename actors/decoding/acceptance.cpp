@@ -119,6 +119,10 @@ void BatchWalk::commit(TokenId own) {
     result_.tokens.push_back(own);
     result_.last_row = from;
     result_.finish = input_.finish.after(own, input_.rows[from].position + 1);
+    if (planted(PlantedBug::ForcedIsAccepted) && masked() && result_.finish == FinishReason::None) {
+        const std::optional<TokenId> forced = input_.grammar->mask().only();
+        if (forced) (void)input_.grammar->accept(*forced);
+    }
     at_.reset();
     if (result_.finish != FinishReason::None || result_.tokens.size() > kGammaMax) return;
     for (const std::size_t child : children(from)) {

@@ -37,8 +37,10 @@ public:
     [[nodiscard]] const TokenMask& mask();
     /// False: it is not allowed.
     [[nodiscard]] bool accept(TokenId token);
-    /// Bytes that every continuation begins with.
-    [[nodiscard]] std::string forced_bytes() { return matcher_->forced_bytes(); }
+    /// As GrammarMatcher::forced_tokens().
+    [[nodiscard]] std::vector<TokenId> forced_tokens(std::size_t most) {
+        return matcher_->forced_tokens(most);
+    }
 
 private:
     GrammarLoader& loader_;

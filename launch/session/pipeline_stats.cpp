@@ -29,6 +29,7 @@ constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", counters::kOutcomeTr
                                                   {"exit", counters::kOutcomeExit},
                                                   {"lookup", counters::kOutcomeLookup},
                                                   {"heads", counters::kOutcomeHeads},
+                                                  {"forced", counters::kOutcomeForced},
                                                   {"none", counters::kOutcomeNone}}};
 
 /// Of the verdicts that the trunk had not foreseen, those that the exit had.

@@ -27,6 +27,20 @@ GrammarVocabulary grammar_vocabulary(const Tokenizer& tokenizer, std::size_t voc
     return made;
 }
 
+/// Token by token, as long as only one may come.
+std::vector<TokenId> GrammarMatcher::forced_tokens(std::size_t most) {
+    std::vector<TokenId> tokens;
+    TokenMask mask;
+    while (tokens.size() < most) {
+        fill(mask);
+        const std::optional<TokenId> only = mask.only();
+        if (!only || !accept(*only)) break;
+        tokens.push_back(*only);
+    }
+    roll_back(tokens.size());
+    return tokens;
+}
+
 Error no_grammars() {
     return {Errc::Unsupported,
             "this build has no grammars (JSON schemas, JSON objects, EBNF, regular expressions, structural tags): "

@@ -27,7 +27,7 @@ namespace paceline {
 
 /// The longest text of a GrammarSpec, and the longest form of a compiled grammar, in bytes.
 inline constexpr std::uint32_t kGrammarTextMax = 1U << 20;
-inline constexpr std::uint32_t kCompiledGrammarMax = 16U << 20;
+inline constexpr std::uint32_t kCompiledGrammarMax = 4U << 20;
 inline constexpr std::uint32_t kGrammarHashBytes = 32;
 
 /// Immutable; any thread.
@@ -64,6 +64,9 @@ public:
     virtual void roll_back(std::size_t tokens) = 0;
     /// Bytes that every continuation begins with; empty: there are several first ones, or it may end here.
     [[nodiscard]] virtual std::string forced_bytes() = 0;
+    /// Tokens that spell what is forced, at most `most`, longest tokens first: the likeliest spelling, not the only one.
+    /// End tokens are among them where nothing else may come.
+    [[nodiscard]] virtual std::vector<TokenId> forced_tokens(std::size_t most);
 };
 
 /// Any thread.
@@ -74,7 +77,7 @@ public:
     GrammarLoader& operator=(const GrammarLoader&) = delete;
     virtual ~GrammarLoader() = default;
 
-    /// A matcher at the beginning of an answer. `end_tokens` end it; without any, it may only be cut.
+    /// A matcher at the beginning of an answer; it must not outlive the loader. `end_tokens` end it; without any, it may only be cut.
     /// What it has loaded it may keep for the next one of the same hash. Errors: BadFile for bytes that are not a
     /// grammar of this vocabulary; Unsupported in a build without grammars.
     [[nodiscard]] virtual Result<std::unique_ptr<GrammarMatcher>> match(

@@ -33,8 +33,8 @@ struct MaskTensor {
 
 class XgrammarMatcher final : public GrammarMatcher {
 public:
-    XgrammarMatcher(xgrammar::GrammarMatcher matcher, std::size_t vocab_size)
-        : matcher_{std::move(matcher)}, vocab_size_{vocab_size} {}
+    XgrammarMatcher(xgrammar::GrammarMatcher matcher, const XgrammarVocabulary& vocabulary)
+        : matcher_{std::move(matcher)}, vocabulary_{vocabulary}, vocab_size_{vocabulary.vocab_size()} {}
 
     void fill(TokenMask& mask) override {
         if (mask.vocab() != vocab_size_) mask = TokenMask{vocab_size_};
@@ -56,8 +56,14 @@ public:
         return matcher_.IsTerminated() ? std::string{} : matcher_.FindJumpForwardString();
     }
 
+    std::vector<TokenId> forced_tokens(std::size_t most) override {
+        const std::string bytes = forced_bytes();
+        return bytes.empty() ? GrammarMatcher::forced_tokens(most) : vocabulary_.spelled(bytes, most);
+    }
+
 private:
     xgrammar::GrammarMatcher matcher_;
+    const XgrammarVocabulary& vocabulary_;  // of the loader
     std::size_t vocab_size_;
 };
 
@@ -80,7 +86,7 @@ public:
             const std::optional<std::vector<int>> stops =
                 ends.empty() ? std::nullopt : std::optional{ends};
             return std::unique_ptr<GrammarMatcher>{std::make_unique<XgrammarMatcher>(
-                xgrammar::GrammarMatcher{loaded.value(), stops, ends.empty()}, vocabulary_.vocab_size())};
+                xgrammar::GrammarMatcher{loaded.value(), stops, ends.empty()}, vocabulary_)};
         } catch (const std::exception& error) {
             return Error{Errc::BadFile, fmt::format("a compiled grammar cannot be loaded: {}", error.what())};
         }

@@ -21,6 +21,28 @@ void LogMessageImpl(const std::string& /*file*/,
 
 namespace paceline {
 
+XgrammarVocabulary::XgrammarVocabulary(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {
+    for (std::size_t i = 0; i < vocabulary_.texts.size(); ++i) {
+        const std::string& text = vocabulary_.texts[i];
+        if (vocabulary_.control[i] || text.empty()) continue;
+        tokens_.emplace(text, static_cast<TokenId>(i));
+        longest_ = std::max(longest_, text.size());
+    }
+}
+
+std::vector<TokenId> XgrammarVocabulary::spelled(std::string_view bytes, std::size_t most) const {
+    std::vector<TokenId> found;
+    while (!bytes.empty() && found.size() < most) {
+        std::size_t length = std::min(longest_, bytes.size());
+        auto token = tokens_.find(bytes.substr(0, length));
+        while (token == tokens_.end() && length > 1) token = tokens_.find(bytes.substr(0, --length));
+        if (token == tokens_.end()) break;
+        found.push_back(token->second);
+        bytes.remove_prefix(length);
+    }
+    return found;
+}
+
 std::vector<TokenId> XgrammarVocabulary::named_by(const GrammarSpec& spec) const {
     std::vector<TokenId> named;
     if (spec.kind != GrammarKind::StructuralTag && spec.kind != GrammarKind::Ebnf) return named;

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <deque>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,13 +20,17 @@ namespace paceline {
 
 class XgrammarVocabulary {
 public:
-    explicit XgrammarVocabulary(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {}
+    explicit XgrammarVocabulary(GrammarVocabulary vocabulary);
+    XgrammarVocabulary(const XgrammarVocabulary&) = delete;
+    XgrammarVocabulary& operator=(const XgrammarVocabulary&) = delete;
 
     [[nodiscard]] std::size_t vocab_size() const { return vocabulary_.vocab_size; }
     /// The control tokens that `spec` names, ascending.
     [[nodiscard]] std::vector<TokenId> named_by(const GrammarSpec& spec) const;
     /// `named` are control tokens of this vocabulary, ascending.
     [[nodiscard]] xgrammar::TokenizerInfo info(const std::vector<TokenId>& named);
+    /// `bytes` as tokens, each the longest that fits; at most `most`. What no token spells ends it.
+    [[nodiscard]] std::vector<TokenId> spelled(std::string_view bytes, std::size_t most) const;
     /// Whether all of `named` are, and ascend.
     [[nodiscard]] bool may_name(const std::vector<TokenId>& named) const;
 
@@ -32,6 +38,8 @@ private:
     static constexpr std::size_t kKept = 4;
 
     GrammarVocabulary vocabulary_;
+    std::unordered_map<std::string_view, TokenId> tokens_;  // by bytes; without control tokens
+    std::size_t longest_ = 0;
     std::deque<std::pair<std::vector<TokenId>, xgrammar::TokenizerInfo>> made_;  // the latest first
 };
 
