@@ -118,7 +118,8 @@ Status SegmentActor::begin(const control::Begin& begin) {
     if (Status valid = validate(spec, backend_.config().vocab_size, backend_.kv_slots()); !valid) {
         return valid;
     }
-    if (spec.compiled != nullptr && plan_.verify.grammars == nullptr) return no_grammars();
+    if (spec.compiled != nullptr && !plan_.next && plan_.verify.grammars == nullptr)
+        return no_grammars();
     waiting_begins_.insert_or_assign(begin.request, WaitingBegin{begin, std::move(spec)});
     return open_waiting(begin.request);
 }

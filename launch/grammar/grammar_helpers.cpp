@@ -5,14 +5,14 @@
 #include <future>
 #include <utility>
 
-#include "launch/grammar/helper_process.hpp"
-
 namespace paceline {
 
 GrammarHelpers::GrammarHelpers(GrammarVocabulary vocabulary, GrammarHelperOptions options)
     : task_{options.limits, std::move(vocabulary)}, options_{std::move(options)} {
     if (!has_grammars()) return;  // nothing is ever asked
-    for (std::size_t i = 0; i < options_.helpers; ++i) threads_.emplace_back([this] { work(); });
+    for (std::size_t i = 0; i < options_.helpers; ++i)
+        helpers_.push_back(std::make_unique<HelperProcess>(task_, options_.command));
+    for (const auto& helper : helpers_) threads_.emplace_back([this, &helper] { work(*helper); });
 }
 
 GrammarHelpers::~GrammarHelpers() {
@@ -24,6 +24,7 @@ GrammarHelpers::~GrammarHelpers() {
         waiting_.clear();
     }
     changed_.notify_all();
+    for (const auto& helper : helpers_) helper->stop();
     for (std::thread& thread : threads_) thread.join();
     for (auto& [hash, job] : left) {
         for (const Done& done : job.done) done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
@@ -62,8 +63,7 @@ std::uint64_t GrammarHelpers::compilations() const {
     return compilations_;
 }
 
-void GrammarHelpers::work() {
-    HelperProcess helper{task_, options_.command};
+void GrammarHelpers::work(HelperProcess& helper) {
     std::unique_lock lock{mutex_};
     for (;;) {
         changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });

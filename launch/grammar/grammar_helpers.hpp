@@ -25,6 +25,7 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/grammar/helper_frames.hpp"
+#include "launch/grammar/helper_process.hpp"
 #include "model/grammar/grammar.hpp"
 
 namespace paceline {
@@ -65,7 +66,7 @@ private:
         std::size_t bytes = 0;
     };
 
-    void work();
+    void work(HelperProcess& helper);
     [[nodiscard]] const Result<CompiledGrammarPtr>* find(const std::string& hash);
     void keep(const std::string& hash, const Result<CompiledGrammarPtr>& result);
 
@@ -79,6 +80,7 @@ private:
     std::list<Kept> kept_;                        // the latest used first
     std::size_t kept_bytes_ = 0;
     std::uint64_t compilations_ = 0;
+    std::vector<std::unique_ptr<HelperProcess>> helpers_;  // each is a thread's
     std::vector<std::thread> threads_;
 };
 

@@ -90,7 +90,11 @@ Status HelperProcess::start() {
         pid_ = -1;
         return start_failed("posix_spawn", error);
     }
-    socket_ = std::move(ours);
+    {
+        const std::lock_guard lock{mutex_};
+        socket_ = std::move(ours);
+        if (stopped_) ::shutdown(socket_.get(), SHUT_RDWR);
+    }
     theirs.reset();
     if (write_frame(socket_.get(), encode_task(task_))) return {};
     end();
@@ -114,7 +118,7 @@ Result<CompiledGrammarPtr> HelperProcess::compile(const GrammarSpec& spec) {
 
 /// The next grammar gets another process.
 Error HelperProcess::why_it_ended() {
-    socket_.reset();
+    close_socket();
     ::kill(pid_, SIGKILL);  // one that has not ended by itself: the time on the wall is over
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -134,8 +138,19 @@ Error HelperProcess::why_it_ended() {
                         limits.memory_bytes >> 20)};
 }
 
-void HelperProcess::end() {
+void HelperProcess::stop() {
+    const std::lock_guard lock{mutex_};
+    stopped_ = true;
+    if (socket_) ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void HelperProcess::close_socket() {
+    const std::lock_guard lock{mutex_};
     socket_.reset();
+}
+
+void HelperProcess::end() {
+    close_socket();
     if (pid_ < 0) return;
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {

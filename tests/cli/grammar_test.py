@@ -95,7 +95,7 @@ class Grammars(CliTest):
         stats = self.folder / "stats.json"
         text = self.answer("--json-schema", str(self.schema), "-n", "3", "--stats", str(stats))
         self.assertTrue(text.startswith("{"))
-        self.assertEqual(json.loads(stats.read_text())["finish"], "max_tokens")
+        self.assertEqual(json.loads(stats.read_text())["end"], "max_tokens")
 
     def test_a_grammar_that_cannot_be_compiled_is_refused_with_the_reason(self):
         bad = self.folder / "bad"
