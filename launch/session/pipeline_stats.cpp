@@ -24,7 +24,7 @@ struct OriginCounter {
     const char* name;
     Counter counter;
 };
-constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", counters::kOutcomeTrunk},
+constexpr std::array<OriginCounter, 7> kOutcomes{{{"trunk", counters::kOutcomeTrunk},
                                                   {"runner-up", counters::kOutcomeRunnerUp},
                                                   {"exit", counters::kOutcomeExit},
                                                   {"lookup", counters::kOutcomeLookup},
