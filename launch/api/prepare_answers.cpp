@@ -7,8 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/api/completion_request.hpp"
+#include "launch/api/grammar/grammar_request.hpp"
 #include "launch/api/json_reader.hpp"
+#include "launch/api/messages/messages_request.hpp"
 #include "launch/api/native_request.hpp"
+#include "launch/api/responses/responses_request.hpp"
+#include "launch/api/tools/tools_as_text.hpp"
+#include "launch/base/json_text.hpp"
 #include "launch/config/method_list.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -87,6 +92,7 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
     request.cache_salt = fields.cache_salt;
     request.speculation = fields.speculation;
     order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
+    if (!prepared.reply.is_plain()) order.text->show(model.forms.shown_controls);
     order.priority = fields.priority;
     order.deadlines = fields.deadlines;
     return order;
@@ -94,8 +100,9 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
 
 PreparedAnswers prepared_of(GenerationFields fields,
                             const std::vector<std::vector<TokenId>>& prompts,
-                            const ServedModel& model) {
-    PreparedAnswers prepared{.fields = std::move(fields)};
+                            const ServedModel& model,
+                            ReplyFormat reply = {}) {
+    PreparedAnswers prepared{.fields = std::move(fields), .reply = std::move(reply)};
     prepared.seed = prepared.fields.seed.value_or(drawn_seed());
     for (const std::vector<TokenId>& prompt : prompts) {
         prepared.prompt_tokens.push_back(static_cast<std::int32_t>(prompt.size()));
@@ -104,6 +111,34 @@ PreparedAnswers prepared_of(GenerationFields fields,
     }
     prepared.sampling = prepared.orders.front().request.sampling;
     return prepared;
+}
+
+ApiError no_resumption() {
+    return bad_field("paceline.resume", "is for /v1/chat/completions and /v1/completions");
+}
+
+/// How the answers to a chat are read, whose prompt is `rendered`. Spans are those of the text as
+/// the model wrote it.
+ReplyFormat reply_format(const ChatRequest& chat,
+                         std::string_view rendered,
+                         const GenerationFields& fields,
+                         const ServedModel& model) {
+    ReplyFormat reply{.thoughts = model.forms.thoughts && !fields.spans};
+    const std::size_t end = rendered.find_last_not_of(" \n");
+    reply.begins_in_thought =
+        reply.thoughts && end != rendered.npos && rendered.substr(0, end + 1).ends_with("<think>");
+    if (chat.tools.none()) return reply;
+    reply.tools = model.forms.tools;
+    for (const ToolFunction& function : chat.tools.functions) reply.names.push_back(function.name);
+    return reply;
+}
+
+/// Until the engine has grammars, what needs one is refused; tools that may be called do without.
+std::optional<ApiError> check_grammar(const GrammarRequest& asked, const ToolRequest& tools = {}) {
+    const bool must_call = !tools.none() && tools.choice == ToolChoice::Required;
+    if (!asked.spec.any() && !must_call) return {};
+    const std::string field = must_call ? "tool_choice" : asked.field;
+    return not_implemented(field, field + ": this server has no grammars");
 }
 
 std::optional<ApiError> too_many(std::size_t prompts,
@@ -146,8 +181,15 @@ ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& m
                                    visible(model.no_chat, kLineShownBytesMax) +
                                    "; /v1/completions works without",
                         .code = "no_chat_template"};
-    Result<jinja::Text> text =
-        model.chat->render_json(chat.messages, {}, local_time(), chat.arguments);
+    const bool as_text = !model.forms.shows_tools;
+    std::string messages = chat.messages;
+    if (as_text && (!chat.tools.none() || messages.find("\"tool") != messages.npos)) {
+        json read = json::parse(messages);
+        tools_as_text(read, chat.tools.list);
+        messages = read.dump();
+    }
+    Result<jinja::Text> text = model.chat->render_json(
+        messages, as_text ? std::string{} : chat.tools.list, local_time(), chat.arguments);
     if (!text) return bad_field("messages", visible(text.error().what, kLineShownBytesMax));
     return std::move(text).value();
 }
@@ -155,16 +197,46 @@ ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& m
 ApiResult<PreparedAnswers> prepare_chat(std::string_view body, const ServedModel& model) {
     ApiResult<json> read = read_json_object(body);
     if (!read) return read.error();
-    ApiResult<GenerationFields> fields = common_fields(read.value(), model);
+    return prepare_chat_body(read.value(), model);
+}
+
+ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel& model) {
+    ApiResult<GenerationFields> fields = common_fields(body, model);
     if (!fields) return fields.error();
     if (const auto error = too_many(1, fields.value(), model)) return *error;
-    ApiResult<ChatRequest> chat = chat_request(read.value());
+    ApiResult<GrammarRequest> grammar = grammar_request(body);
+    if (!grammar) return grammar.error();
+    ApiResult<ChatRequest> chat = chat_request(body);
     if (!chat) return chat.error();
     ApiResult<jinja::Text> text = render_chat(chat.value(), model);
     if (!text) return text.error();
+    ReplyFormat reply = reply_format(chat.value(), text.value().bytes(), fields.value(), model);
+    if (const auto error = check_grammar(grammar.value(), chat.value().tools)) return *error;
     std::vector<TokenId> prompt = encode(model.tokenizer(), text.value());
     if (const auto error = too_long("messages", prompt.size(), model)) return *error;
-    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model);
+    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model, std::move(reply));
+}
+
+ApiResult<PreparedAnswers> prepare_responses(std::string_view body, const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return read.error();
+    ApiResult<json> chat = chat_body_of_responses(read.value());
+    if (!chat) return chat.error();
+    ApiResult<PreparedAnswers> prepared = prepare_chat_body(chat.value(), model);
+    if (!prepared) return prepared;
+    if (prepared.value().fields.resume) return no_resumption();
+    prepared.value().repeated = json_text(repeated_fields(read.value()));
+    return prepared;
+}
+
+ApiResult<PreparedAnswers> prepare_messages(std::string_view body, const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return read.error();
+    ApiResult<json> chat = chat_body_of_messages(read.value());
+    if (!chat) return chat.error();
+    ApiResult<PreparedAnswers> prepared = prepare_chat_body(chat.value(), model);
+    if (prepared && prepared.value().fields.resume) return no_resumption();
+    return prepared;
 }
 
 ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const ServedModel& model) {
@@ -172,6 +244,9 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
     if (!read) return read.error();
     ApiResult<GenerationFields> fields = common_fields(read.value(), model);
     if (!fields) return fields.error();
+    ApiResult<GrammarRequest> grammar = grammar_request(read.value());
+    if (!grammar) return grammar.error();
+    if (const auto error = check_grammar(grammar.value())) return *error;
     if (!fields.value().max_tokens) fields.value().max_tokens = kCompletionTokensDefault;
     ApiResult<std::vector<CompletionPrompt>> given =
         completion_prompts(read.value(), model.vocab_size());
@@ -195,7 +270,10 @@ ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedMod
     ApiResult<GenerationFields> given = common_fields(common.value(), model);
     if (!given) return given.error();
     GenerationFields& fields = given.value();
-    if (fields.resume) return bad_field("paceline.resume", "is for /v1 endpoints");
+    if (fields.resume) return no_resumption();
+    ApiResult<GrammarRequest> grammar = grammar_request(common.value());
+    if (!grammar) return grammar.error();
+    if (const auto error = check_grammar(grammar.value())) return *error;
     Fields own{read.value()};
     own.boolean("return_tokens", fields.return_tokens);
     own.texts("response_fields", fields.response_fields, kResponseFieldsMax,
