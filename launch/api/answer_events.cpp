@@ -56,7 +56,9 @@ ReplyDelta AnswerEvents::read(std::size_t choice, const AnswerPiece& piece) {
             delta.calls.push_back({.index = index});
         return delta.calls.back();
     };
-    for (const ReplyEvent& event : own.reply.add(piece).all()) {
+    const ReplyEvents events = own.reply.add(piece);
+    while (calls.size() < own.reply.skipped_calls()) calls.emplace_back();
+    for (const ReplyEvent& event : events.all()) {
         switch (event.part) {
             case ReplyPart::Text:
                 delta.text += event.text;

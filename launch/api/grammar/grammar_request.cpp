@@ -30,9 +30,9 @@ Spec text_spec(GrammarKind kind, const json& value, const std::string& place) {
     return GrammarSpec{.kind = kind, .text = value.get<std::string>()};
 }
 
-/// A schema: an object, true, or the text of one.
+/// A schema: an object, or the text of one.
 Spec schema_spec(const json& value, const std::string& place) {
-    if (value.is_object() || value == true)
+    if (value.is_object())
         return GrammarSpec{.kind = GrammarKind::JsonSchema, .text = value.dump()};
     if (!value.is_string()) return bad_field(place, "must be a JSON schema");
     const json read = json::parse(value.get_ref<const std::string&>(), nullptr, false);

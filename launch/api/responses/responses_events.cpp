@@ -147,8 +147,9 @@ std::string ResponsesEvents::events_of(const std::vector<BlockStep>& steps) {
 }
 
 std::string ResponsesEvents::begin() {
-    return event("response.created", {{"response", response("in_progress")}}) +
-           event("response.in_progress", {{"response", response("in_progress")}});
+    std::string events = event("response.created", {{"response", response("in_progress")}});
+    events += event("response.in_progress", {{"response", response("in_progress")}});
+    return events;
 }
 
 std::string ResponsesEvents::add(std::size_t /*choice*/, const AnswerPiece& piece) {

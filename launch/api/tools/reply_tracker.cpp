@@ -5,6 +5,12 @@
 
 namespace paceline::serve {
 
+void ReplyTracker::drop(ReplyEvents& events) {
+    for (const ReplyEvent& event : events.all())
+        skipped_calls_ += event.part == ReplyPart::CallBegin ? 1 : 0;
+    events.clear();
+}
+
 ReplyEvents ReplyTracker::add(const AnswerPiece& piece) {
     ReplyEvents events;
     const std::string_view text = piece.text;
@@ -14,13 +20,13 @@ ReplyEvents ReplyTracker::add(const AnswerPiece& piece) {
         reader_.push(text.substr(at, piece.text_ends[i] - at), events);
         at = piece.text_ends[i];
         if (thought || reader_.thinks()) ++thought_tokens_;
-        if (piece.begin + i + 1 == skipped_) events.clear();
+        if (piece.begin + i + 1 <= skipped_) drop(events);
     }
     reader_.push(text.substr(at), events);
     if (piece.over) {
         reader_.finish(events);
         // What belongs to no token was said at the end.
-        if (skipped_ > piece.begin + piece.ids.size()) events.clear();
+        if (skipped_ > piece.begin + piece.ids.size()) drop(events);
     }
     return events;
 }

@@ -38,13 +38,18 @@ public:
     /// The client has what the first `tokens` of the answer said. Before the first piece.
     void skip(std::size_t tokens) { skipped_ = tokens; }
     [[nodiscard]] ReplyEvents add(const AnswerPiece& piece);
-    /// Of the answer, that belong to a thought or to its tags.
+    /// Calls that began in what was skipped.
+    [[nodiscard]] std::size_t skipped_calls() const { return skipped_calls_; }
+    /// Of the answer, that belong to a thought; its tag counts from its last token on.
     [[nodiscard]] std::size_t thought_tokens() const { return thought_tokens_; }
 
 private:
+    void drop(ReplyEvents& events);
+
     const ReplyFormat& format_;
     ReplyReader reader_;
     std::size_t skipped_ = 0;
+    std::size_t skipped_calls_ = 0;
     std::size_t thought_tokens_ = 0;
 };
 

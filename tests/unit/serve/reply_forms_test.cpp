@@ -132,7 +132,7 @@ TEST_CASE("chat: a stream of any pieces has the thought, the text and the calls 
     CHECK(message["tool_calls"][0]["function"] == json{{"name", "f"}, {"arguments", "{\"a\": 1}"}});
     CHECK(message["tool_calls"][1]["type"] == "function");
     CHECK(message["tool_calls"][0]["id"] != message["tool_calls"][1]["id"]);
-    CHECK(body["usage"]["completion_tokens_details"]["reasoning_tokens"] == 7);
+    CHECK(body["usage"]["completion_tokens_details"]["reasoning_tokens"] == 5);
     for (const std::size_t step : {1U, 2U, 7U, 1000U}) {
         AnswerEvents form{chat_dialect(), head(), prepared(true)};
         const json read = joined(streamed(form, kAnswer, step));
@@ -153,7 +153,7 @@ TEST_CASE("chat: an answer of calls alone has no content, one that was cut has t
     (void)alone.add(0, ended(piece_of(call, 3, 0, 1000)));
     CHECK(json::parse(alone.body())["choices"][0]["message"]["content"] == nullptr);
     AnswerEvents cut{chat_dialect(), head(), prepared(false)};
-    (void)cut.add(0, ended(piece_of(call, 3, 0, 16), FinishReason::MaxTokens));
+    (void)cut.add(0, ended(piece_of(call, 3, 0, 14), FinishReason::MaxTokens));
     const json body = json::parse(cut.body());
     CHECK(body["choices"][0]["finish_reason"] == "length");
     CHECK(body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] == "{\"a");
@@ -217,7 +217,7 @@ TEST_CASE("responses: the row of events, with indices, and the whole in the last
         CHECK(response["output"][3]["name"] == "g");
         CHECK(response["usage"]["input_tokens"] == 10);
         CHECK(response["usage"]["input_tokens_details"]["cached_tokens"] == 4);
-        CHECK(response["usage"]["output_tokens_details"]["reasoning_tokens"] == 7);
+        CHECK(response["usage"]["output_tokens_details"]["reasoning_tokens"] == 5);
         std::map<std::string, std::string> text;  // by item
         for (const Event& event : events) {
             if (event.name.ends_with(".delta"))
