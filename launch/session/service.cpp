@@ -120,8 +120,9 @@ void Service::begin(AnswerId id, Open& open) {
         };
     }
     order.on_token = [this, id](TokenId token) { return take(id, token); };
-    order.on_accepted = [this, id](std::uint32_t candidates) {
-        if (const auto at = open_.find(id); at != open_.end()) at->second.candidates = candidates;
+    order.on_accepted = [this, id](std::span<const msg::Origin> origins) {
+        if (const auto at = open_.find(id); at != open_.end())
+            at->second.candidates.assign(origins.begin(), origins.end());
     };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
         ended(id, stats, status);
@@ -145,8 +146,11 @@ Go Service::take(AnswerId id, TokenId token) {
     if (open.order.prompt_only) return Go::On;
     ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
-    const TokenOrigin origin = open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
-    open.candidates -= std::min(open.candidates, 1U);
+    TokenOrigin origin = TokenOrigin::Target;
+    if (!open.candidates.empty()) {
+        origin = token_origin(open.candidates.front());
+        open.candidates.pop_front();
+    }
     open.stream->append(token, text ? text->push(token) : std::string{}, origin);
     return text && text->stopped() ? Go::Stop : Go::On;
 }

@@ -25,6 +25,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -145,9 +146,9 @@ private:
         Micros submitted{0};                    // in whole time, and the next two
         Micros begun{0};
         Micros last_token{0};
-        Position prompt = 0;           // its tokens
-        std::uint32_t candidates = 0;  // of the next tokens, that were accepted
-        Status why = {};               // it was ended by this class
+        Position prompt = 0;                      // its tokens
+        std::deque<msg::Origin> candidates = {};  // the next tokens that were accepted
+        Status why = {};                          // it was ended by this class
     };
     struct Ordered {
         AnswerId id;
