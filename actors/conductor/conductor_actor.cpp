@@ -130,8 +130,13 @@ void ConductorActor::on_peer(StageId peer, PeerChange change) {
 void ConductorActor::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
     const MessageLimits limits{
         .vocab_size = vocab_size_, .kv_slots = kv_slots_, .context = kv_slots_};
-    const Result<msg::Verdict> verdict =
-        read_verdict({from, context_->epoch_of(from), kind, bytes}, verifier_, limits);
+    const ReceivedFrame frame{from, context_->epoch_of(from), kind, bytes};
+    if (kind == static_cast<std::uint16_t>(msg::Kind::Scores)) {
+        const Result<msg::Scores> scores = read_scores(frame, verifier_, limits);
+        if (!scores) return context_->report_fault(from, scores.error());
+        return follow(scores.value());
+    }
+    const Result<msg::Verdict> verdict = read_verdict(frame, verifier_, limits);
     if (!verdict) return context_->report_fault(from, verdict.error());
     follow(verdict.value());
 }
@@ -144,7 +149,22 @@ Status ConductorActor::check(const msg::Verdict& verdict, const RequestRecord& r
     const auto length = static_cast<Position>(log.text(request).size());
     FinishRule rule = record.order.request.finish_rule();
     rule.answer_begin = length - static_cast<Position>(log.answer(request).size());
-    return check_place(verdict, length, rule);
+    if (Status placed = check_place(verdict, length, rule); !placed) return placed;
+    return record.scores.check(verdict.count);
+}
+
+/// Those of an attempt that has ended are dropped.
+void ConductorActor::follow(const msg::Scores& scores) {
+    const RequestId request = scores.route.request;
+    RequestRecord* record = requests().find_running(request);
+    if (record == nullptr ||
+        (scores.route.attempt != record->attempt && !planted(PlantedBug::OldScoresKept))) {
+        return context_->count(counters::kFenced);
+    }
+    const auto end = static_cast<Position>(requests().log().text(request).size());
+    const PlainDecoder::OnScores deliver = record->order.on_scores;
+    if (const Status taken = record->scores.take(scores, end, deliver); !taken)
+        context_->report_fault(verifier_, taken.error());
 }
 
 void ConductorActor::follow(const msg::Verdict& verdict) {
@@ -186,13 +206,19 @@ void ConductorActor::deliver_tokens(RequestId request,
     if (!planted(PlantedBug::CancelUnseen) && is_cancelled(request, turn)) return;
     const AnswerOrder& order = requests().find_open(request, turn)->order;
     const AnswerOrder::OnToken on_token = order.on_token;
-    if (order.on_accepted && verdict.count > 0) order.on_accepted(verdict.count - 1);
+    const PlainDecoder::OnScores on_scores = order.on_scores;
+    const std::vector<TokenScores> scores =
+        requests().find_open(request, turn)->scores.take_answer();
+    if (order.on_accepted && verdict.count > 0)
+        order.on_accepted(std::span{verdict.origins}.first(verdict.count - 1));
     for (std::uint32_t i = 0; i < verdict.count; ++i) {
         RequestRecord* record = requests().find_open(request, turn);
         if (record == nullptr) return;
         ++record->length;
         ++record->stats.generated_tokens;
         record->stats.last_token = context_->now();
+        if (on_scores && i < scores.size())
+            on_scores(verdict.base + static_cast<Position>(i), scores[i]);
         if (on_token(verdict.tokens[i]) == Go::On) continue;
         if (requests().find_open(request, turn) != nullptr) cancel(request);
         return;

@@ -1,8 +1,8 @@
 // ConductorActor: the conductor's side of all answers: takes orders, logs the tokens that the
 // verifier commits, and passes them to the client.
-// Receives: Verdict (from the verifier), BeginWanted (cold, from drafts), PagesWanted (cold, from
-// the first segment).
-// Sends: Begin (cold), Stop.
+// Receives: Verdict and Scores (from the verifier), BeginWanted (control, from drafts), PagesWanted
+// (control, from the first segment).
+// Sends: Begin (control), Stop.
 //
 // What happens to a request from its submission to its end, also after the loss of a stage, is
 // request_lifecycle.hpp. This class is the conductor's inbox, and what its users call.
@@ -74,6 +74,7 @@ private:
     [[nodiscard]] RequestTable& requests() { return lifecycle_.requests(); }
     [[nodiscard]] Status check(const msg::Verdict& verdict, const RequestRecord& record) const;
     void follow(const msg::Verdict& verdict);
+    void follow(const msg::Scores& scores);
     void deliver_tokens(RequestId request, std::uint64_t turn, const msg::Verdict& verdict);
     void stop_all(const Status& status);
     void watch_for_cancel(RequestId request, std::uint64_t turn);

@@ -169,6 +169,7 @@ void RequestLifecycle::to_next_attempt(RequestId request, RequestRecord& record)
     const Result<Attempt> next = requests_.log().restart(request);
     PACE_CHECK(next.ok(), "a request that runs is in the log");
     record.attempt = next.value();
+    if (!planted(PlantedBug::OldScoresKept)) record.scores.next_attempt();
     context_->cancel_before(request, record.attempt);
     record.phase = RequestPhase::Waiting;
     drafts_.void_attempt(request);
@@ -276,6 +277,7 @@ void RequestLifecycle::end(RequestId request, FinishReason finish, const Status&
     const auto on_end = std::exchange(record.order.on_end, nullptr);
     record.order.on_token = nullptr;
     record.order.on_accepted = nullptr;
+    record.order.on_scores = nullptr;
     record.order.cancelled = nullptr;
     if (on_end) on_end(stats, status);  // `record` may be gone now
     begin_waiting();

@@ -29,10 +29,12 @@ Result<RequestId> RequestTable::accept(AnswerOrder order) {
     if (!attempt) return attempt.error();
     newest_ = request;
     RequestRecord& record = records_[request];
+    const ScoreOptions scores = order.request.scores;
     record = {.phase = RequestPhase::Waiting,
               .turn = ++turns_,
               .order = std::move(order),
               .attempt = attempt.value(),
+              .scores = {scores, static_cast<Position>(log_.text(request).size())},
               .length = log_.text(request).size()};
     return request;
 }
@@ -120,6 +122,7 @@ BeginPayload RequestTable::begin_of(RequestId request, const RequestRecord& reco
     spec.cache_generation = cache_generation_;
     spec.keys_lost = keys_lost_;
     spec.acceptance = acceptance_;
+    spec.scores = record.scores.wanted();
     return spec;
 }
 

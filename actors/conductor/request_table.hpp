@@ -18,6 +18,7 @@
 
 #include "actors/conductor/answer_order.hpp"
 #include "actors/conductor/commit_log.hpp"
+#include "actors/conductor/score_log.hpp"
 #include "actors/decoding/begin_payload.hpp"
 
 namespace paceline {
@@ -32,9 +33,10 @@ struct RequestRecord {
     bool begun = false;              // a Begin was sent: the next one is a replay
     bool preempted = false;          // it waits because pages ran short
     std::uint64_t ended_before = 0;  // ends of others when it was preempted: it waits for one more
-    std::size_t length = 0;          // tokens of the log's text that count: none after a Stop
-    bool answered = false;           // a verdict of this attempt has come
-    bool voided = false;             // its last attempt was cancelled because verdicts did not come
+    ScoreLog scores = {};
+    std::size_t length = 0;  // tokens of the log's text that count: none after a Stop
+    bool answered = false;   // a verdict of this attempt has come
+    bool voided = false;     // its last attempt was cancelled because verdicts did not come
     AnswerStats stats{};
 };
 

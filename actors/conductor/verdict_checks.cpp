@@ -6,24 +6,39 @@
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
+namespace {
+
+/// A message of the verifier, in the form that its kind has.
+template <class M>
+Result<M> read_message(const ReceivedFrame& frame, StageId verifier, const MessageLimits& limits) {
+    if (frame.from != verifier || frame.kind != static_cast<std::uint16_t>(M::kKind)) {
+        return Error{Errc::Protocol,
+                     fmt::format("stage {} sent the conductor a message of kind {}; only verdicts "
+                                 "and scores of the last segment are expected",
+                                 frame.from.value, frame.kind)};
+    }
+    Result<M> message = decode_message<M>(frame.bytes);
+    if (!message || planted(PlantedBug::VerdictUnchecked)) return message;
+    if (Status form = check_message(message.value(), limits); !form) return form.error();
+    const Epoch claimed = message.value().route.epoch;
+    if (claimed == frame.epoch) return message;
+    return Error{Errc::Protocol,
+                 fmt::format("a message of epoch {} from stage {}, which is at epoch {}",
+                             claimed.value, frame.from.value, frame.epoch.value)};
+}
+
+}  // namespace
 
 Result<msg::Verdict> read_verdict(const ReceivedFrame& frame,
                                   StageId verifier,
                                   const MessageLimits& limits) {
-    if (frame.from != verifier || frame.kind != static_cast<std::uint16_t>(msg::Kind::Verdict)) {
-        return Error{Errc::Protocol,
-                     fmt::format("stage {} sent the conductor a message of kind {}; only verdicts "
-                                 "of the last segment are expected",
-                                 frame.from.value, frame.kind)};
-    }
-    Result<msg::Verdict> verdict = decode_message<msg::Verdict>(frame.bytes);
-    if (!verdict || planted(PlantedBug::VerdictUnchecked)) return verdict;
-    if (Status form = check_message(verdict.value(), limits); !form) return form.error();
-    const Epoch claimed = verdict.value().route.epoch;
-    if (claimed == frame.epoch) return verdict;
-    return Error{Errc::Protocol,
-                 fmt::format("a verdict of epoch {} from stage {}, which is at epoch {}",
-                             claimed.value, frame.from.value, frame.epoch.value)};
+    return read_message<msg::Verdict>(frame, verifier, limits);
+}
+
+Result<msg::Scores> read_scores(const ReceivedFrame& frame,
+                                StageId verifier,
+                                const MessageLimits& limits) {
+    return read_message<msg::Scores>(frame, verifier, limits);
 }
 
 Status check_place(const msg::Verdict& verdict, Position next, const FinishRule& rule) {

@@ -30,6 +30,10 @@ struct ReceivedFrame {
 [[nodiscard]] Result<msg::Verdict> read_verdict(const ReceivedFrame& frame,
                                                 StageId verifier,
                                                 const MessageLimits& limits);
+/// The same of scores.
+[[nodiscard]] Result<msg::Scores> read_scores(const ReceivedFrame& frame,
+                                              StageId verifier,
+                                              const MessageLimits& limits);
 
 /// Checks a verdict of the current attempt against the log, which ends at `next`. Errors: Protocol
 /// if it starts after a gap, commits more tokens than `rule` allows, or reaches a limit without a

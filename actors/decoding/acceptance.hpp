@@ -44,6 +44,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/sampling/sampling.hpp"
+#include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
@@ -56,6 +57,7 @@ struct WalkResult {
     FinishReason finish = FinishReason::None;
     std::size_t rows_sampled = 0;
     std::size_t last_row = 0;  // the row that the target's own last token was drawn from
+    std::vector<TokenScores> scores = {};  // of each token, if they are wanted; by the verifier
 };
 
 struct WalkInput {
@@ -88,6 +90,8 @@ public:
     /// The same with the target's own token of the wanted row, if one could be drawn. For the
     /// coupled rule, whose draw needs nothing but the row.
     void feed(std::optional<TokenId> own);
+    /// The tokens that the walk has committed so far.
+    [[nodiscard]] std::span<const TokenId> tokens() const { return result_.tokens; }
     /// How that token is drawn, and for which position after `row`.
     [[nodiscard]] const SamplingParams& sampling() const { return input_.sampling; }
     [[nodiscard]] Position position_behind(std::size_t row) const {

@@ -18,6 +18,7 @@
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
+#include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
@@ -69,8 +70,17 @@ struct AnswerStats {
 
 struct Answer {
     std::vector<TokenId> ids = {};  // as generated; an end token is the last of them
+    // If the request wants them: of each token; of each of the prompt's, the first is not scored.
+    std::vector<TokenScores> scores = {};
+    std::vector<TokenScores> prompt_scores = {};
     AnswerStats stats{};
     Status status{};  // an error: the answer is not complete
+
+    /// Of the next token: of the prompt, or of the answer.
+    void add_scores(bool of_prompt, const TokenScores& of_token) {
+        if (of_prompt && prompt_scores.empty()) prompt_scores.emplace_back();
+        (of_prompt ? prompt_scores : scores).push_back(of_token);
+    }
 };
 
 }  // namespace paceline

@@ -138,6 +138,10 @@ void fields(Archive& archive, Payload& begin) {
     archive.value("speculation.verify_reach_min", speculation.verify_reach_min);
     archive.value("speculation.draft_reach_min", speculation.draft_reach_min);
     archive.value("speculation.confidence_min", speculation.confidence_min);
+    auto& scores = begin.scores;
+    archive.value("scores.answer", scores.answer);
+    archive.value("scores.prompt", scores.prompt);
+    archive.value("scores.top", scores.top);
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ Status PlainDecoder::check(const Request& request, Position context) const {
 }
 
 RunOutcome PlainDecoder::feed(std::int32_t count,
-                              const SamplingParams& sampling,
+                              const Request& request,
                               const CancelToken* cancel) {
     std::vector<Row> rows(static_cast<std::size_t>(count));
     for (std::int32_t i = 0; i < count; ++i) {
@@ -95,7 +95,7 @@ RunOutcome PlainDecoder::feed(std::int32_t count,
         row.prefix_count = row.position + 1;
         row.last = backend_->config().sublayers();
     }
-    const RunOutcome outcome = run_rows(rows, sampling, cancel);
+    const RunOutcome outcome = run_rows(rows, request, cancel);
     if (outcome == RunOutcome::Done) {
         fed_ += count;
         last_rows_ = count;
@@ -104,24 +104,55 @@ RunOutcome PlainDecoder::feed(std::int32_t count,
 }
 
 RunOutcome PlainDecoder::run_rows(std::span<const Row> rows,
-                                  const SamplingParams& sampling,
+                                  const Request& request,
                                   const CancelToken* cancel) {
     const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    DeviceSampler* device = device_for(sampling);
+    DeviceSampler* device = device_for(request);
     if (device == nullptr)
         return backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
     jobs_.assign(rows.size(), {});
     tokens_.assign(rows.size(), std::nullopt);
     const auto end = static_cast<Position>(text_.size());
-    if (rows.back().position + 1 == end) jobs_.back() = {&sampling, end};
+    if (rows.back().position + 1 == end) jobs_.back() = {&request.sampling, end};
     return device->run_and_draw(rows, {}, {.jobs = jobs_}, tokens_, cancel);
 }
 
 /// Draws the token with the layers of the last row, so that no hidden state leaves the device.
 /// nullptr: it is drawn from logits.
-DeviceSampler* PlainDecoder::device_for(const SamplingParams& sampling) const {
+DeviceSampler* PlainDecoder::device_for(const Request& request) const {
     DeviceSampler* device = backend_->device_sampler();
-    return device != nullptr && device->draws(sampling) ? device : nullptr;
+    const bool draws = device != nullptr && !request.needs_logits() && !request.scores.prompt &&
+                       device->draws(request.sampling);
+    return draws ? device : nullptr;
+}
+
+/// Of the tokens behind the rows [first, end), which were fed last, as far as the text goes on.
+void PlainDecoder::score_prompt(Position first, Position end, const ScoreOptions& scores) {
+    const auto dim = static_cast<std::size_t>(backend_->config().dim);
+    const std::size_t vocab = logits_.size();
+    prompt_logits_.resize(kScoredRows * vocab);
+    end = std::min(end, static_cast<Position>(text_.size()) - 1);
+    for (Position row = first; row < end; row += static_cast<Position>(kScoredRows)) {
+        const auto count = std::min(kScoredRows, static_cast<std::size_t>(end - row));
+        const auto at = static_cast<std::size_t>(row - first) * dim;
+        backend_->head(HeadId::Final, std::span{hidden_}.subspan(at, count * dim),
+                       static_cast<int>(count), std::span{prompt_logits_}.first(count * vocab));
+        for (std::size_t i = 0; i < count; ++i) {
+            const Position next = row + static_cast<Position>(i) + 1;
+            row_scores_.read(std::span{prompt_logits_}.subspan(i * vocab, vocab), scores.top,
+                             *scratch_);
+            if (on_scores_) on_scores_(next, row_scores_.of(text_[static_cast<std::size_t>(next)]));
+        }
+    }
+}
+
+/// The token after the last row that was fed.
+std::optional<TokenId> PlainDecoder::draw(const Request& request) {
+    if (device_for(request) != nullptr) return tokens_.back();
+    const std::span<float> logits = last_logits();
+    if (request.scores.answer) row_scores_.read(logits, request.scores.top, *scratch_);
+    return sample(logits, static_cast<Position>(text_.size()), {.committed = text_, .path = {}},
+                  request.sampling, *scratch_);
 }
 
 std::span<float> PlainDecoder::last_logits() {
@@ -143,7 +174,7 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
                           .max_tokens = request.max_tokens,
                           .answer_begin = length,
                           .context = context};
-    const SamplingParams& sampling = request.sampling;
+    if (request.scores.prompt) fed_ = 0;  // a score comes from the row before
     AnswerStats stats;
     const Position unfed = length - fed_;
     stats.prompt_tokens = unfed;
@@ -155,7 +186,8 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
             const auto left = static_cast<std::int32_t>(text_.size()) - fed_;
-            if (feed(std::min<std::int32_t>(left, prefill_rows_), sampling, cancel) ==
+            const Position first = fed_;
+            if (feed(std::min<std::int32_t>(left, prefill_rows_), request, cancel) ==
                 RunOutcome::Cancelled) {
                 if (stats.generated_tokens == 0) {
                     stats.prompt_tokens = unfed - (length - fed_);
@@ -163,16 +195,12 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
                 }
                 return end(FinishReason::Interrupted);
             }
+            if (request.scores.prompt) score_prompt(first, fed_, request.scores);
             if (on_prefill_ && fed_ < length) on_prefill_(1.0 - double(length - fed_) / unfed);
         }
         const auto position = static_cast<Position>(text_.size());
-        const bool device_draws = device_for(sampling) != nullptr;
-        std::optional<TokenId> token;
-        if (device_draws) token = tokens_.back();
-        const std::span<float> logits = device_draws ? std::span<float>{} : last_logits();
+        const std::optional<TokenId> token = draw(request);
         if (stats.generated_tokens == 0) stats.prefilled = clock();
-        if (!device_draws)
-            token = sample(logits, position, {.committed = text_, .path = {}}, sampling, *scratch_);
         if (!token) {
             --fed_;  // the next run computes it again
             return end(FinishReason::Failed);
@@ -181,6 +209,7 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
         stats.last_token = clock();
         if (stats.generated_tokens++ == 0) stats.first_token = stats.last_token;
         const FinishReason finish = rule.after(*token, position);
+        if (request.scores.answer && on_scores_) on_scores_(position, row_scores_.of(*token));
         const Go go = on_token(*token);
         if (finish != FinishReason::None) return end(finish);
         if (go == Go::Stop || (cancel != nullptr && cancel->cancelled()))

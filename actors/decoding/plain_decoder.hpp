@@ -38,6 +38,8 @@ enum class Go : std::uint8_t { On, Stop };
 class PlainDecoder {
 public:
     using OnToken = std::function<Go(TokenId)>;
+    /// Of the token at a position of the text.
+    using OnScores = std::function<void(Position position, const TokenScores& scores)>;
     using Clock = std::function<std::chrono::microseconds()>;
 
     /// Errors: BadArgument if the backend lacks layers, or options are out of range.
@@ -64,6 +66,10 @@ public:
         on_prefill_ = std::move(progress);
     }
 
+    /// Called with what a request's ScoreOptions ask for: of a prompt's tokens as its rows are
+    /// computed, of an answer's each before it is given to on_token.
+    void on_scores(OnScores scores) { on_scores_ = std::move(scores); }
+
     /// Prompts and answers so far.
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
     [[nodiscard]] Position fed() const { return fed_; }
@@ -72,13 +78,17 @@ public:
     void reset();
 
 private:
+    static constexpr std::size_t kScoredRows = 8;  // of one call of the head
+
     PlainDecoder(Backend& backend, int prefill_rows, Position context);
     [[nodiscard]] Status check(const Request& request, Position context) const;
-    RunOutcome feed(std::int32_t rows, const SamplingParams& sampling, const CancelToken* cancel);
+    RunOutcome feed(std::int32_t rows, const Request& request, const CancelToken* cancel);
     RunOutcome run_rows(std::span<const Row> rows,
-                        const SamplingParams& sampling,
+                        const Request& request,
                         const CancelToken* cancel);
-    [[nodiscard]] DeviceSampler* device_for(const SamplingParams& sampling) const;
+    void score_prompt(Position first, Position end, const ScoreOptions& scores);
+    [[nodiscard]] std::optional<TokenId> draw(const Request& request);
+    [[nodiscard]] DeviceSampler* device_for(const Request& request) const;
     std::span<float> last_logits();
 
     Backend* backend_;
@@ -90,9 +100,12 @@ private:
     std::vector<KvSlot> slots_;   // slots_[p] == p: the prefix table of every row
     std::vector<float> hidden_;   // [prefill_rows, dim], unless tokens are drawn with the layers
     std::vector<float> logits_;   // [vocab]
-    std::vector<DrawJob> jobs_;   // of the last feed's rows, where tokens are drawn with the layers
+    std::vector<float> prompt_logits_;  // [kScoredRows, vocab], once a prompt is scored
+    std::vector<DrawJob> jobs_;  // of the last feed's rows, where tokens are drawn with the layers
     std::vector<std::optional<TokenId>> tokens_;
     std::unique_ptr<SamplerScratch> scratch_;
+    RowScores row_scores_;
+    OnScores on_scores_;                           // may be empty
     std::function<void(double part)> on_prefill_;  // may be empty
 };
 

@@ -86,6 +86,10 @@ Status check_answer(const Request& request, std::int32_t replayed, int vocab_siz
         return tokens;
     }
     if (Status limits = validate_speculation(request.speculation); !limits) return limits;
+    if (request.scores.top < 0 || request.scores.top > kTopScoresMax) {
+        return request_out_of_range("scores.top", std::to_string(request.scores.top),
+                                    fmt::format("0 .. {}", kTopScoresMax));
+    }
     return validate(request.sampling, vocab_size);
 }
 

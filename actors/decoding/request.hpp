@@ -20,6 +20,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/sampling/sampling.hpp"
+#include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
@@ -38,7 +39,13 @@ struct Request {
     /// Only requests with the same salt share cached prefixes.
     std::string cache_salt = {};
     SpeculationLimits speculation = {};
+    /// Log probabilities of tokens. Those of the prompt need all of its rows: none is taken from
+    /// the cache.
+    ScoreOptions scores = {};
 
+    /// Whether the answer's tokens are drawn from logits in host memory, where the rest of what is
+    /// wanted is computed from them.
+    [[nodiscard]] bool needs_logits() const { return scores.answer; }
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {
         return {.end_tokens = end_tokens,

@@ -40,6 +40,8 @@ Status check_row(const msg::Batch& batch, std::uint32_t index, const MessageLimi
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
     if (row.tensor_row >= batch.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     if (row.start > limits.sublayers) return bad(name, "start", row.start);
+    if (static_cast<std::uint16_t>(row.origin) >= msg::kOrigins)
+        return bad(name, "origin", static_cast<std::int64_t>(row.origin));
     return {};
 }
 
@@ -156,6 +158,23 @@ Status check_message(const msg::Prefix& prefix, const MessageLimits& limits) {
     return {};
 }
 
+Status check_message(const msg::Scores& scores, const MessageLimits& limits) {
+    const std::string name = "scores";
+    if (scores.top > static_cast<std::uint32_t>(kTopScoresMax)) return bad(name, "top", scores.top);
+    if (scores.tokens == 0 || scores.tokens > msg::kScoreEntriesMax / (1 + scores.top))
+        return bad(name, "tokens", scores.tokens);
+    if (!within(scores.first, limits.context)) return bad(name, "first", scores.first);
+    for (const msg::ScoreEntry& entry :
+         std::span{scores.entries}.first(std::size_t{scores.tokens} * (1 + scores.top))) {
+        // Ranks and tokens have the same range.
+        if (!within(entry.value, limits.vocab_size)) return bad(name, "value", entry.value);
+        if (!(entry.log_prob <= 0.0f)) {
+            return Error{Errc::Protocol, fmt::format("scores have log_prob = {}", entry.log_prob)};
+        }
+    }
+    return {};
+}
+
 Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
     const std::string name = "a draw";
     if (!within(draw.root_position, limits.context)) {
@@ -265,6 +284,12 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         return bad("a verdict", "cached", verdict.cached);
     if (!within(verdict.matched, limits.context))
         return bad("a verdict", "matched", verdict.matched);
+    for (std::uint32_t i = 0; i + 1 < verdict.count; ++i) {
+        if (static_cast<std::uint16_t>(verdict.origins[i]) >= msg::kOrigins) {
+            return bad("a verdict", fmt::format("origins[{}]", i),
+                       static_cast<std::int64_t>(verdict.origins[i]));
+        }
+    }
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }
 

@@ -1,7 +1,8 @@
 // Outbox: messages of an actor that wait for room in their channels.
 //
-// Keeps the order per receiver. Bounded: its owner starts no new work while a message waits, so
-// at most the messages of one handler accumulate. Threads: the actor's loop.
+// Keeps the order per receiver. Bounded: its owner starts no new work while a message waits, so at
+// most the messages of one handler accumulate: of a batch, its verdicts and the scores of its rows.
+// Threads: the actor's loop.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include "actors/protocol/message_kinds.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/wire/messages.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -21,7 +23,7 @@ namespace paceline {
 
 class Outbox {
 public:
-    static constexpr std::size_t kWaitingMax = 256;
+    static constexpr std::size_t kWaitingMax = kBatchRowsMax + kBatchPartsMax;
 
     explicit Outbox(Context& context) : context_{context} {}
 

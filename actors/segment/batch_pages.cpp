@@ -70,7 +70,7 @@ std::optional<RequestId> BatchScheduler::leader_of(const Entry& entry) const {
 
 /// Before its first rows.
 bool BatchScheduler::waits_for_prefix(Entry& entry) {
-    if (entry.looked_up) return false;
+    if (entry.looked_up || entry.state->spec().scores.prompt) return false;
     if (entry.leader) {
         const auto leader = entries_.find(*entry.leader);
         if (leader != entries_.end() && !leader->second.proven) return true;
@@ -91,6 +91,8 @@ std::optional<RetainedBy> BatchScheduler::supplier_of(const LostKeys& lost) cons
 void BatchScheduler::look_up(Entry& entry) {
     entry.looked_up = true;
     RequestState& state = *entry.state;
+    // Each row of the prompt is computed by all segments, and gives a log probability.
+    if (state.spec().scores.prompt) return;
     // The root is fed with the first verify batch: it is never taken from the cache.
     const std::span<const TokenId> text{state.text()};
     const RequestSlots::Shared shared = entry.slots.share(text.first(text.size() - 1));

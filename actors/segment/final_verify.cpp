@@ -7,6 +7,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "ipc/base/faults.hpp"
+#include "runtime/loop/control_port.hpp"
 
 namespace paceline {
 
@@ -29,8 +30,12 @@ Status FinalVerify::prepare(const SegmentRun& run) {
     }
     draw_with_layers(run);
     job_.parts.clear();
+    job_.prompts.clear();
     for (const RunPart& part : run.parts) {
-        if (part.prefill()) continue;
+        if (part.prefill()) {
+            add_prompt(run, part);
+            continue;
+        }
         const auto rows = run.rows_of(part);
         const std::span<const std::optional<TokenId>> drawn{job_.drawn};
         std::vector<DrawnSiblingsPtr> drawn_below;
@@ -52,13 +57,31 @@ Status FinalVerify::prepare(const SegmentRun& run) {
     return {};
 }
 
+/// On a replay rows of the answer so far are computed like a prompt, and are known.
+void FinalVerify::add_prompt(const SegmentRun& run, const RunPart& part) {
+    const BeginPayload& spec = part.state->spec();
+    if (!spec.scores.prompt) return;
+    const auto rows = run.rows_of(part);
+    const Position base = rows.front().position;
+    const Position prompt = part.state->finish_rule().answer_begin;
+    if (base + 1 >= prompt) return;
+    const auto count =
+        std::min<std::size_t>(rows.size(), static_cast<std::size_t>(prompt - 1 - base));
+    job_.prompts.push_back(
+        {.state = *part.state,
+         .base = base,
+         .count = count,
+         .hidden = run.job.hidden.subspan(part.first * run.dim(), count * run.dim())});
+}
+
 /// The target's tokens come with the layers if the device can draw all of them: one wait for the
 /// run. After a row of prefill no token is drawn.
 void FinalVerify::draw_with_layers(const SegmentRun& run) {
     job_.draws.clear();
     job_.drawn.clear();
     const bool all = std::all_of(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
-        return part.prefill() || job_.verifier.draws_behind_rows(*part.state);
+        return part.prefill() ? !part.state->spec().scores.prompt
+                              : job_.verifier.draws_behind_rows(*part.state);
     });
     if (!all || backend_.device_sampler() == nullptr) return;
     job_.draws.resize(run.rows.size());
@@ -84,8 +107,47 @@ msg::Verdict FinalVerify::announce(const VerifyPart& verified,
     verdict.cached = part.state->cached();
     verdict.matched = part.state->matched();
     fault_point(FaultPoint::VerdictMade);
+    send(route, verdict.base, verified.result.scores);
     send(verdict);
     return verdict;
+}
+
+void FinalVerify::send_scores(const SegmentRun& run) {
+    for (const ScoredRows& prompt : job_.prompts) {
+        const bool runs = std::any_of(run.parts.begin(), run.parts.end(), [&](const RunPart& part) {
+            return part.state.get() == &prompt.state && part.prefill();
+        });
+        if (!runs) continue;
+        send({.request = prompt.state.request(),
+              .attempt = prompt.state.attempt(),
+              .epoch = host_.context->epoch()},
+             prompt.base + 1, prompt.scores);
+    }
+}
+
+/// Tokens with as many neighbours share a message.
+void FinalVerify::send(const msg::Route& route,
+                       Position first,
+                       std::span<const TokenScores> scores) {
+    while (!scores.empty()) {
+        const std::size_t top = scores.front().top.size();
+        const std::size_t room = msg::kScoreEntriesMax / (1 + top);
+        std::size_t count = 0;
+        msg::Scores message{};
+        message.route = route;
+        message.first = first;
+        message.top = static_cast<std::uint32_t>(top);
+        auto entry = message.entries.begin();
+        while (count < std::min(room, scores.size()) && scores[count].top.size() == top) {
+            const TokenScores& token = scores[count++];
+            *entry++ = {token.rank, token.log_prob};
+            for (const ScoredToken& other : token.top) *entry++ = {other.token, other.log_prob};
+        }
+        message.tokens = static_cast<std::uint32_t>(count);
+        host_.outbox->send<FinalVerify>(kConductor, message);
+        first += static_cast<Position>(count);
+        scores = scores.subspan(count);
+    }
 }
 
 void FinalVerify::send(const msg::Verdict& verdict) {

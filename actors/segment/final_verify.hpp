@@ -1,9 +1,10 @@
 // FinalVerify: the role of a target's last segment: decides which candidates of a run are accepted.
-// Handles: no message; its rows come from the layers of its own segment.   Emits: Verdict.
+// Handles: no message; its rows come from the layers of its own segment.   Emits: Verdict, Scores.
 //
 //     prepare()      a run starts: which of its parts are verified, and from what
 //     VerifyJob      in the run's job: layers, and the accepted path of each part
-//     announce()     the run has ended: a Verdict per part
+//     announce()     the run has ended: a Verdict per part, with the Scores of its tokens before it
+//     send_scores()  likewise of prompts
 //
 // Owns its part of the current run's job, and the memory that the last layer writes to.
 // Threads: the actor's loop; the VerifyJob is the job's while a run is submitted.
@@ -28,7 +29,7 @@ struct VerdictReceivers {
 class FinalVerify {
 public:
     using Handles = Kinds<>;
-    using Emits = Kinds<msg::Verdict>;
+    using Emits = Kinds<msg::Verdict, msg::Scores>;
 
     /// Borrows host and backend; the host's limits say how large a batch may be.
     FinalVerify(SegmentHost& host, Backend& backend, VerifyOptions options, VerdictReceivers to);
@@ -45,10 +46,14 @@ public:
     msg::Verdict announce(const VerifyPart& verified,
                           const RunPart& part,
                           const msg::BatchCost& cost);
+    /// Of the run's prompts, to the conductor. Stopped ones are left out.
+    void send_scores(const SegmentRun& run);
 
 private:
     void draw_with_layers(const SegmentRun& run);
+    void add_prompt(const SegmentRun& run, const RunPart& part);
     void send(const msg::Verdict& verdict);
+    void send(const msg::Route& route, Position first, std::span<const TokenScores> scores);
 
     SegmentHost& host_;
     Backend& backend_;

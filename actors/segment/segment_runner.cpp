@@ -199,6 +199,7 @@ Status SegmentRunner::continue_run(const RunPtr& run) {
 }
 
 Status SegmentRunner::announce(const SegmentRun& run) {
+    roles_.final_verify->send_scores(run);
     for (const VerifyPart& verified : roles_.final_verify->job().parts) {
         const auto part = std::find_if(
             run.parts.begin(), run.parts.end(),

@@ -25,6 +25,7 @@ struct Verifier::Walk {
     BatchWalk walk;
     std::vector<std::size_t> likely = {};                          // to be computed in this round
     std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the head's call
+    std::vector<TokenScores> scores = {};                          // of the committed tokens
 };
 
 Verifier::Verifier(Backend& backend, VerifyOptions options)
@@ -58,13 +59,16 @@ void Verifier::verify(std::span<VerifyPart> parts) {
         feed(walks);
         first = (*next + options_.head_rows) % walks.size();
     }
-    for (Walk& walk : walks) walk.part->result = walk.walk.take();
+    for (Walk& walk : walks) {
+        walk.part->result = walk.walk.take();
+        walk.part->result.scores = std::move(walk.scores);
+    }
 }
 
 bool Verifier::draws_behind_rows(const RequestState& state) const {
     const DeviceSampler* device = backend_.device_sampler();
     return device != nullptr && state.spec().acceptance == AcceptanceRule::Coupled &&
-           device->draws(state.spec().sampling);
+           !state.spec().needs_logits() && device->draws(state.spec().sampling);
 }
 
 DrawJob Verifier::job_behind(const RequestState& state, const msg::BatchRow& row) {
@@ -116,7 +120,8 @@ bool Verifier::device_draws(std::span<const Walk> walks) const {
     const DeviceSampler* device = backend_.device_sampler();
     return device != nullptr && std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
                return walk.places.empty() ||
-                      (walk.walk.coupled() && device->draws(walk.walk.sampling()));
+                      (walk.walk.coupled() && !walk.part->state.spec().needs_logits() &&
+                       device->draws(walk.walk.sampling()));
            });
 }
 
@@ -140,7 +145,39 @@ void Verifier::feed(std::span<Walk> walks) {
                 walk.walk.feed(tokens_[place]);
                 continue;
             }
-            walk.walk.feed(std::span{logits_}.subspan(place * vocab, vocab), *scratch_);
+            const std::span<float> logits = std::span{logits_}.subspan(place * vocab, vocab);
+            if (walk.part->state.spec().scores.answer) {
+                feed_scored(walk, logits);
+            } else {
+                walk.walk.feed(logits, *scratch_);
+            }
+        }
+    }
+}
+
+/// The row is read before sampling changes it.
+void Verifier::feed_scored(Walk& walk, std::span<float> logits) {
+    row_scores_.read(logits, walk.part->state.spec().scores.top, *scratch_);
+    const std::size_t before = walk.walk.tokens().size();
+    walk.walk.feed(logits, *scratch_);
+    const std::span<const TokenId> tokens = walk.walk.tokens();
+    if (tokens.size() > before) walk.scores.push_back(row_scores_.of(tokens.back()));
+}
+
+void Verifier::score(ScoredRows& rows) {
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    const std::vector<TokenId>& text = rows.state.text();
+    const auto dim = rows.hidden.size() / rows.count;
+    for (std::size_t first = 0; first < rows.count; first += options_.head_rows) {
+        const std::size_t count = std::min<std::size_t>(options_.head_rows, rows.count - first);
+        backend_.head(HeadId::Final, rows.hidden.subspan(first * dim, count * dim),
+                      static_cast<int>(count), std::span{logits_}.first(count * vocab));
+        ++head_calls_;
+        for (std::size_t i = 0; i < count; ++i) {
+            row_scores_.read(std::span{logits_}.subspan(i * vocab, vocab),
+                             rows.state.spec().scores.top, *scratch_);
+            const std::size_t next = static_cast<std::size_t>(rows.base) + first + i + 1;
+            rows.scores.push_back(row_scores_.of(text[next]));
         }
     }
 }
@@ -170,6 +207,12 @@ msg::Verdict make_verdict(const msg::Route& route,
                "a verdict commits its accepted nodes and one token more");
     std::copy(result.tokens.begin(), result.tokens.end(), verdict.tokens.begin());
     std::copy(result.nodes.begin(), result.nodes.end(), verdict.nodes.begin());
+    for (std::size_t i = 0; i < result.nodes.size(); ++i) {
+        const auto row = std::find_if(rows.begin(), rows.end(), [&](const msg::BatchRow& each) {
+            return each.node == result.nodes[i];
+        });
+        if (row != rows.end()) verdict.origins[i] = row->origin;
+    }
     return verdict;
 }
 

@@ -15,6 +15,7 @@
 // Where a device draws after the rows of a run in one call with their layers
 // (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
 // the walk begins: it reads them, and no head is called.
+// A request that wants log probabilities (ScoreOptions) is verified from logits in host memory.
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
@@ -51,6 +52,15 @@ struct VerifyPart {
     WalkResult result = {};                          // the result
 };
 
+/// Consecutive rows of a prompt whose next tokens are scored.
+struct ScoredRows {
+    const RequestState& state;
+    Position base;                         // of the first row
+    std::size_t count;                     // of rows; the text goes on behind the last
+    ConstHiddenRows hidden;                // [count, dim] after the last layer
+    std::vector<TokenScores> scores = {};  // the result: of the tokens base + 1 .. base + count
+};
+
 class Verifier {
 public:
     Verifier(Backend& backend, VerifyOptions options);
@@ -59,6 +69,8 @@ public:
     Verifier& operator=(const Verifier&) = delete;
 
     void verify(std::span<VerifyPart> parts);
+    /// In calls of the head of at most head_rows rows.
+    void score(ScoredRows& rows);
 
     /// Whether the target's tokens after a part's rows can be drawn with their layers.
     [[nodiscard]] bool draws_behind_rows(const RequestState& state) const;
@@ -73,6 +85,7 @@ private:
     void compute(std::span<Walk> walks, std::size_t first);
     void feed(std::span<Walk> walks);
     void read_drawn(Walk& walk);
+    void feed_scored(Walk& walk, std::span<float> logits);
     [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
     void draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count);
 
@@ -82,6 +95,7 @@ private:
     std::vector<RowSource> head_rows_;  // the rows of a call of the head
     RowMemory head_hidden_;             // [head_rows, dim]
     std::vector<float> logits_;         // [head_rows, vocab]
+    RowScores row_scores_;              // of a row of a request that wants them
     // Where the device draws, instead of logits: what to draw, and what it said.
     bool drawn_ = false;
     std::vector<DrawJob> jobs_;

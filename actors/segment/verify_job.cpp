@@ -11,7 +11,9 @@ std::uint32_t VerifyJob::heads() const {
             draws.empty() ? depth_of(part.rows) + 1 : static_cast<std::uint32_t>(part.rows.size());
     }
     if (!draws.empty()) return heads;
-    return std::min(heads, std::max(head_rows, static_cast<std::uint32_t>(parts.size())));
+    heads = std::min(heads, std::max(head_rows, static_cast<std::uint32_t>(parts.size())));
+    for (const ScoredRows& prompt : prompts) heads += static_cast<std::uint32_t>(prompt.count);
+    return heads;
 }
 
 RunOutcome VerifyJob::run_layers(LayerJob& layers, bool keep_hidden) {
@@ -22,6 +24,7 @@ RunOutcome VerifyJob::run_layers(LayerJob& layers, bool keep_hidden) {
 
 void VerifyJob::verify() {
     if (!parts.empty()) verifier.verify(parts);
+    for (ScoredRows& prompt : prompts) verifier.score(prompt);
 }
 
 }  // namespace paceline

@@ -2,7 +2,7 @@
 // candidates after them are accepted.
 //
 //     run_layers()   layers, and the target's tokens with them where the device draws them
-//     verify()       the accepted path of each part (verifier.hpp)
+//     verify()       the accepted path of each part, and scores of prompts (verifier.hpp)
 //
 // FinalVerify::prepare() fills it before the job is submitted, and reads the results after the job
 // has ended. In between it is the job's. Owns what is verified, and the verifier.
@@ -31,6 +31,8 @@ struct VerifyJob {
     Verifier verifier;
     std::uint32_t head_rows;
     std::vector<VerifyPart> parts;  // of the run; verify() gives them their results
+    std::vector<ScoredRows>
+        prompts;  // rows of prompts whose log probabilities are wanted, likewise
     // Of each row of the run, where the device draws the target's tokens with the layers; else
     // empty.
     std::vector<DrawJob> draws;

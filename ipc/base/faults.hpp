@@ -79,6 +79,7 @@ enum class PlantedBug : std::uint8_t {
     FilterForgetsRunning,  // a request, when too many others are over
     RootGapIgnored,        // rows are verified before all of the text before them is in the cache
     DraftToldFirst,        // of a Begin, before the segments
+    OldScoresKept,         // of an attempt that has ended
     CancelUnseen,          // at a verdict: only the next poll sees it
     EndUntold,             // no Stop follows a verdict that ends the answer
     StopLost,              // when a channel is full

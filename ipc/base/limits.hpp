@@ -12,6 +12,7 @@ inline constexpr std::uint32_t kGammaMax = 32;           // tokens a draft may p
 inline constexpr std::uint32_t kBatchPartsMax = 64;      // requests that share a batch
 inline constexpr std::uint32_t kProposalNodesMax = 192;  // candidates in one proposal
 inline constexpr std::uint32_t kDrawnSupportMax = 32;    // tokens that siblings are drawn from
+inline constexpr std::int32_t kTopScoresMax = 20;  // most probable tokens beside one of a text
 inline constexpr std::uint32_t kStopStringsMax = 16;
 inline constexpr std::uint32_t kRequestsMax = 64;  // requests in flight in one pipeline
 

@@ -33,6 +33,7 @@ namespace paceline::msg {
         case Kind::Draw:
         case Kind::Price:
         case Kind::Prefix:
+        case Kind::Scores:
             return std::nullopt;
     }
     PoolRef slot;

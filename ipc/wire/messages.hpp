@@ -19,6 +19,7 @@
 //     first segment --Price--> draft, correct, exits: whether and at what price they speculate
 //     first segment --Prefix--> next segment --> ... --> last segment: pages that hold a text's
 //                               first tokens already
+//     last segment --Scores--> conductor: log probabilities, before the verdict on the tokens
 //
 // A Batch announces its own hidden states; every other tensor is announced by a TensorNote.
 #pragma once
@@ -40,7 +41,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 14;
+inline constexpr std::uint32_t kWireVersion = 15;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -53,6 +54,7 @@ enum class Kind : std::uint16_t {
     Draw = 6,
     Price = 7,
     Prefix = 8,
+    Scores = 9,
 };
 
 struct Route {
@@ -139,7 +141,8 @@ struct BatchRow {
     // Sub-layers before this one are done, with their keys and values in `slot`: computed by a
     // draft, or, of a prompt's row, before a segment was lost. A segment begins at this sub-layer,
     // or at its own first one if that is later.
-    std::uint32_t start = 0;
+    std::uint16_t start = 0;
+    Origin origin = Origin::Trunk;  // of a candidate
 };
 
 enum class BatchKind : std::uint32_t {
@@ -266,6 +269,7 @@ struct Verdict {
     Position matched;     // and that it had in common with what was cached, blocks or not
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
+    std::array<Origin, kGammaMax> origins;    // whose candidates they were
 };
 
 inline constexpr std::uint32_t kPrefixPagesMax = 126;  // of one message, without padding
@@ -282,6 +286,28 @@ struct Prefix {
     std::uint32_t behind;       // a stage: segments up to it have lost these keys, and get the rows
                                 // again; those behind it take the pages. 0: all take them
     std::array<std::int32_t, kPrefixPagesMax> pages;
+};
+
+inline constexpr std::uint32_t kScoreEntriesMax =
+    63;  // of one message: three tokens with 20 others
+
+/// Of a scored token: its rank and log probability; of each of the most probable ones beside it:
+/// the token and its log probability.
+struct ScoreEntry {
+    std::int32_t value;  // rank, 0 for the most probable; or the token
+    float log_prob;      // <= 0, -inf for a token that the model excludes
+};
+
+/// last segment -> conductor, on the channel of the verdicts: log probabilities of consecutive
+/// tokens, of an answer before the verdict that commits them, of a prompt as its rows are computed.
+struct Scores {
+    static constexpr Kind kKind = Kind::Scores;
+    Route route;
+    Position first;          // position of the first token
+    std::uint32_t tokens;    // 1 .. kScoreEntriesMax / (1 + top)
+    std::uint32_t top;       // most probable ones beside each, 0 .. kTopScoresMax
+    std::uint32_t reserved;  // 0
+    std::array<ScoreEntry, kScoreEntriesMax> entries;  // 1 + top for each token
 };
 
 /// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and
@@ -322,7 +348,7 @@ template <class M>
 concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
               PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> &&
-              PlainMessage<Prefix> && HotMessage<Batch>);
+              PlainMessage<Prefix> && PlainMessage<Scores> && HotMessage<Batch>);
 
 /// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
 /// part. Nothing for an unknown kind or a frame that is too short. Unchecked.
@@ -337,6 +363,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Draw:
         case Kind::Price:
         case Kind::Prefix:
+        case Kind::Scores:
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
@@ -371,6 +398,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Draw:
         case Kind::Price:
         case Kind::Prefix:
+        case Kind::Scores:
             return 1;
     }
     std::uint32_t rows = 0;
@@ -389,8 +417,10 @@ static_assert(sizeof(BatchHeader) == 40);
 static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
-static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2) + 2 * kGammaMax);
 static_assert(sizeof(Prefix) == 16 + 16 + 4 * kPrefixPagesMax);
+static_assert(sizeof(Scores) == 16 + 16 + 8 * kScoreEntriesMax);
+static_assert(kScoreEntriesMax >= 1 + kTopScoresMax, "a token with all its neighbours fits");
 static_assert(sizeof(BatchCost) == 8);
 static_assert(sizeof(Price) == 16 + 32);
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);

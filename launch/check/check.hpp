@@ -23,6 +23,7 @@ struct CheckOptions {
     int at_once = 1;
     std::uint64_t kv_memory = 0;
     SamplingOptions sampling;
+    int logprobs = -1;  // --logprobs; -1: they are not compared
     int kills = 0;
     int stalls = 0;
     std::vector<std::string> delays;

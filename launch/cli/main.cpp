@@ -28,6 +28,7 @@
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/plan/plan.hpp"
+#include "launch/score/score.hpp"
 #include "launch/serve/serve.hpp"
 #include "launch/session/stage_main.hpp"
 #include "launch/simulate/simulate.hpp"
@@ -104,6 +105,7 @@ int run(int argc, char** argv) {
     paceline::ServeOptions serve_options;
     paceline::GenerateOptions generate_options;
     paceline::TokenizeOptions tokenize_options;
+    paceline::ScoreCommandOptions score_options;
     paceline::InspectOptions inspect_options;
     paceline::BenchOptions bench_options;
     paceline::TopOptions top_options;
@@ -116,6 +118,7 @@ int run(int argc, char** argv) {
     const paceline::Command serve_command = paceline::add_serve(root, serve_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
     const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
+    const paceline::Command score_command = paceline::add_score(root, score_options);
     const paceline::Command inspect_command = paceline::add_inspect(root, inspect_options);
     const paceline::Command bench_command = paceline::add_bench(root, bench_options);
     const paceline::Command top_command = paceline::add_top(root, top_options);
@@ -130,6 +133,7 @@ int run(int argc, char** argv) {
         return paceline::run_serve(serve_command, serve_options, environment);
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);
+    if (score_command.parsed()) return paceline::run_score(score_options, environment);
     if (inspect_command.parsed()) return paceline::run_inspect(inspect_options, environment);
     if (bench_command.parsed()) return paceline::run_bench(bench_options, environment);
     if (top_command.parsed()) return paceline::run_top(top_options, environment);

@@ -75,6 +75,11 @@ void add_answer_options(Command& command, RunOptions& options) {
         .add_option("--stop", options.stop_strings,
                     "end the answer where this text appears; may be repeated")
         .repeated();
+    command
+        .add_option("--logprobs", options.logprobs,
+                    "print log probability and rank of each token after the answer, with the N "
+                    "most probable ones; with -n 0 of the prompt's tokens; also into --stats")
+        .check(whole_number(0, kTopScoresMax));
     command.add_option("--ids", options.ids_file,
                        "write the generated token ids to FILE, a JSON array");
     command.add_option("--stats", options.stats_file, "write the figures to FILE, as JSON");
@@ -173,6 +178,8 @@ Status check_combinations(const RunOptions& options) {
     if (options.figures && !options.uses_stages()) {
         return bad("--figures tells of stages; give it together with --method or --config");
     }
+    if (options.logprobs >= 0 && options.interactive)
+        return bad("--logprobs is for a single answer, not for --interactive");
     if (options.quiet && options.verbose) return bad("--quiet and --verbose exclude each other");
     if (options.figures && options.interactive) {
         return bad("--figures is for a single answer, not for --interactive");
@@ -289,6 +296,10 @@ int single_answer(RunSession& session,
     }
     print_contention(load, options, environment);
     if (!options.quiet) std::fprintf(stderr, "%s\n", one_line(session.last_stats()).c_str());
+    if (options.logprobs >= 0) {
+        if (Status s = session.print_scores(); !s.ok())
+            return report_failure(kRunCommand, s.error());
+    }
     if (options.figures) {
         if (Status s = session.print_stats(options); !s.ok())
             return report_failure(kRunCommand, s.error());

@@ -34,6 +34,7 @@ struct RunOptions {
     bool dry_run = false;      // --dry-run
     bool figures = false;      // --figures
     bool baseline = false;     // --baseline
+    int logprobs = -1;         // --logprobs: most probable tokens beside each; -1: none are wanted
     std::string ids_file;
     std::string stats_file;
     std::string trace_file;

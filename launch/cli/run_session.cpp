@@ -15,6 +15,7 @@
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/load/stored_types.hpp"
+#include "launch/score/score_report.hpp"
 #include "model/tokenizer/chat_tools.hpp"
 #include "model/weights/model_parts.hpp"
 
@@ -29,6 +30,10 @@ RunSession::RunSession(OpenedModel model, const RunOptions& options)
     wanted_.stop_strings = options.stop_strings;
     wanted_.prompt_only = options.max_tokens == 0;
     wanted_.request.max_tokens = wanted_.prompt_only ? 1 : options.max_tokens;
+    if (options.logprobs >= 0) {
+        wanted_.request.scores = {
+            .answer = !wanted_.prompt_only, .prompt = wanted_.prompt_only, .top = options.logprobs};
+    }
     wanted_.request.end_tokens = model_->tokenizer.end_tokens();
 }
 
@@ -231,6 +236,12 @@ Result<FinishReason> RunSession::answer(const Turn& turn) {
     }
 
     Record record{answer.value().ids, stats_of(answer.value(), wanted_.request, *generator_)};
+    const ScoreOptions& scores = wanted_.request.scores;
+    if (scores.any()) {
+        record.scored = scores.prompt ? turn.ids : answer.value().ids;
+        record.scores = scores.prompt ? answer.value().prompt_scores : answer.value().scores;
+        record.scores.resize(record.scored.size());
+    }
     record.stats.model = model_->file.path();
     if (const MergedLora* lora = model_->file.lora()) record.stats.lora = lora->path;
     const Device device = device_of(model_options_);
@@ -307,6 +318,13 @@ Status RunSession::print_stats(const RunOptions& options) {
     return {};
 }
 
+Status RunSession::print_scores() const {
+    const Record& record = records_.back();
+    const bool answer = wanted_.request.scores.answer;
+    return write_stdout(score_table(model_->tokenizer, answer ? wanted_.request.text.size() : 0,
+                                    record.scored, record.scores));
+}
+
 void RunSession::set_system(std::string text) {
     system_ = std::move(text);
     reset();
@@ -336,6 +354,8 @@ std::string RunSession::stats_json(bool chat) const {
     nlohmann::json all = nlohmann::json::array();
     for (const Record& record : records_) {
         nlohmann::json stats = to_json(record.stats);
+        if (wanted_.request.scores.any())
+            stats["logprobs"] = score_json(model_->tokenizer, record.scored, record.scores);
         if (record.pipeline) stats["pipeline"] = to_json(*record.pipeline);
         all.push_back(std::move(stats));
     }

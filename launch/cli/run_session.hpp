@@ -56,6 +56,8 @@ public:
     /// is exact, which is a bug.
     [[nodiscard]] Status print_stats(const RunOptions& options);
 
+    /// The log probabilities of the last answer on standard output, for --logprobs.
+    [[nodiscard]] Status print_scores() const;
     /// Forgets the conversation.
     void reset();
     /// The system prompt from now on; forgets the conversation, which begins with it.
@@ -86,6 +88,8 @@ private:
     struct Record {
         std::vector<TokenId> ids;
         RunStats stats;
+        std::vector<TokenId> scored = {};  // whose scores these are: the prompt or the answer
+        std::vector<TokenScores> scores = {};
         std::optional<PipelineStats> pipeline = {};
     };
     [[nodiscard]] Status compare_with_plain();

@@ -12,6 +12,37 @@
 
 namespace paceline {
 
+TokenOrigin token_origin(msg::Origin origin) {
+    switch (origin) {
+        case msg::Origin::Trunk:
+        case msg::Origin::RunnerUp:
+            return TokenOrigin::Draft;
+        case msg::Origin::Exit:
+            return TokenOrigin::Exit;
+        case msg::Origin::Lookup:
+            return TokenOrigin::Lookup;
+        case msg::Origin::Heads:
+            return TokenOrigin::Heads;
+    }
+    return TokenOrigin::Draft;
+}
+
+const char* name_of(TokenOrigin origin) {
+    switch (origin) {
+        case TokenOrigin::Target:
+            return "target";
+        case TokenOrigin::Draft:
+            return "draft";
+        case TokenOrigin::Exit:
+            return "exit";
+        case TokenOrigin::Lookup:
+            return "lookup";
+        case TokenOrigin::Heads:
+            return "heads";
+    }
+    return "";
+}
+
 void AnswerStream::append(TokenId token, std::string_view text, TokenOrigin origin) {
     const std::lock_guard lock{mutex_};
     PACE_CHECK(!over_, "a token follows the end of its answer");
@@ -20,6 +51,23 @@ void AnswerStream::append(TokenId token, std::string_view text, TokenOrigin orig
     text_ += text;
     text_ends_.push_back(text_.size());
     ring();
+}
+
+void AnswerStream::add_prompt_scores(TokenScores scores) {
+    const std::lock_guard lock{mutex_};
+    if (prompt_scores_.empty()) prompt_scores_.emplace_back();
+    prompt_scores_.push_back(std::move(scores));
+}
+
+void AnswerStream::add_scores(TokenScores scores) {
+    const std::lock_guard lock{mutex_};
+    PACE_CHECK(scores_.size() == ids_.size(), "scores of one token more than there are");
+    scores_.push_back(std::move(scores));
+}
+
+std::vector<TokenScores> AnswerStream::prompt_scores() const {
+    const std::lock_guard lock{mutex_};
+    return prompt_scores_;
 }
 
 void AnswerStream::end(std::string_view rest, const AnswerStats& stats, const Status& status) {
@@ -42,6 +90,7 @@ AnswerPiece AnswerStream::piece(std::size_t begin) const {
     const auto last = static_cast<std::ptrdiff_t>(end);
     piece.ids.assign(ids_.begin() + first, ids_.begin() + last);
     piece.origins.assign(origins_.begin() + first, origins_.begin() + last);
+    if (!scores_.empty()) piece.scores.assign(scores_.begin() + first, scores_.begin() + last);
     const std::size_t from = piece.begin == 0 ? 0 : text_ends_[piece.begin - 1];
     piece.text_ends.reserve(count);
     for (std::size_t i = piece.begin; i < end; ++i) piece.text_ends.push_back(text_ends_[i] - from);
@@ -65,8 +114,13 @@ bool AnswerStream::over() const {
 
 std::size_t AnswerStream::bytes() const {
     const std::lock_guard lock{mutex_};
+    std::size_t scored = 0;
+    for (const std::vector<TokenScores>* all : {&prompt_scores_, &scores_}) {
+        scored += all->capacity() * sizeof(TokenScores);
+        if (!all->empty()) scored += all->size() * all->back().top.size() * sizeof(ScoredToken);
+    }
     return text_.capacity() + ids_.capacity() * sizeof(TokenId) +
-           text_ends_.capacity() * sizeof(std::size_t);
+           text_ends_.capacity() * sizeof(std::size_t) + scored;
 }
 
 void AnswerStream::watch(const Bell& bell) {

@@ -25,19 +25,30 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/owned_fd.hpp"
+#include "ipc/wire/messages.hpp"
+#include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
+/// Whose candidate a token was before the target accepted it.
 enum class TokenOrigin : std::uint8_t {
-    Target,     // drawn by the target alone
-    Candidate,  // proposed by a speculative stage, and accepted
+    Target,  // of none: drawn by the target alone
+    Draft,   // of a draft, or of the target's own first layers
+    Exit,    // of an early exit
+    Lookup,  // found earlier in the text
+    Heads,   // of look-ahead heads
 };
+
+[[nodiscard]] TokenOrigin token_origin(msg::Origin origin);
+/// "target", "draft", ...
+[[nodiscard]] const char* name_of(TokenOrigin origin);
 
 /// A piece of an answer, whole tokens with the text that they made certain.
 struct AnswerPiece {
     std::size_t begin = 0;  // index of its first token in the answer
     std::vector<TokenId> ids = {};
     std::vector<TokenOrigin> origins = {};    // of each
+    std::vector<TokenScores> scores = {};     // of each, if the request wants them; else empty
     std::vector<std::size_t> text_ends = {};  // [i]: bytes of `text` up to and including token i
     std::string text = {};                    // the last piece may have more, of no token
     bool over = false;                        // nothing follows: stats and status are valid
@@ -54,11 +65,17 @@ public:
     AnswerStream& operator=(const AnswerStream&) = delete;
 
     void append(TokenId token, std::string_view text, TokenOrigin origin = TokenOrigin::Target);
+    /// Of the prompt's next token, the second one first; of the token that is appended next.
+    void add_prompt_scores(TokenScores scores);
+    void add_scores(TokenScores scores);
     /// `rest`: text that belongs to no further token. Once; nothing may be appended afterwards.
     void end(std::string_view rest, const AnswerStats& stats, const Status& status);
 
     /// From token `begin` on; empty if there is no more yet.
     [[nodiscard]] AnswerPiece piece(std::size_t begin) const;
+    /// One for each of the prompt's tokens so far, the first is not scored; empty if they are not
+    /// wanted. All are there before the first token of the answer.
+    [[nodiscard]] std::vector<TokenScores> prompt_scores() const;
     [[nodiscard]] std::size_t size() const;  // tokens
     [[nodiscard]] bool over() const;
     [[nodiscard]] std::size_t bytes() const;  // of memory that it takes
@@ -79,6 +96,8 @@ private:
     mutable std::mutex mutex_;
     std::vector<TokenId> ids_;
     std::vector<TokenOrigin> origins_;
+    std::vector<TokenScores> prompt_scores_;
+    std::vector<TokenScores> scores_;     // of each token, or empty; may be one ahead
     std::vector<std::size_t> text_ends_;  // [i]: bytes of text up to and including token i
     std::string text_;
     bool over_ = false;

@@ -78,6 +78,8 @@ public:
     virtual Result<AnswerStats> run(const Request& request,
                                     const PlainDecoder::OnToken& on_token,
                                     const CancelToken& cancel) = 0;
+    /// As PlainDecoder::on_scores().
+    virtual void on_scores(PlainDecoder::OnScores scores) = 0;
     Result<Answer> answer(const TextRequest& wanted,
                           const Tokenizer& tokenizer,
                           const CancelToken& cancel,

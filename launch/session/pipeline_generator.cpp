@@ -22,7 +22,8 @@ public:
             .request = wanted.request,
             .text =
                 AnswerText{tokenizer, before.empty() ? std::nullopt : std::optional{before.back()},
-                           wanted.stop_strings}};
+                           wanted.stop_strings},
+            .prompt_only = wanted.prompt_only};
         std::vector<TokenId>& whole = order.request.text;
         whole.insert(whole.begin(), text_.begin(), text_.end());
         std::vector<TokenId> prompt = whole;
@@ -72,12 +73,14 @@ private:
             const AnswerPiece piece = reader.read();
             if (!wanted.prompt_only) {
                 answer.ids.insert(answer.ids.end(), piece.ids.begin(), piece.ids.end());
+                answer.scores.insert(answer.scores.end(), piece.scores.begin(), piece.scores.end());
                 if (shown.ok() && !piece.text.empty()) shown = sink(piece.text);
             }
             if (piece.over) {
                 if (!piece.status) return piece.status.error();
                 if (!shown.ok()) return shown.error();
                 answer.stats = piece.stats;
+                answer.prompt_scores = taken.stream->prompt_scores();
                 return answer;
             }
             if (on_prefill_ && taken.stream->size() == 0) {

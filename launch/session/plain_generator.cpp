@@ -25,6 +25,9 @@ public:
         return decoder_.run(request, on_token, &cancel, steady_now);
     }
 
+    void on_scores(PlainDecoder::OnScores scores) override {
+        decoder_.on_scores(std::move(scores));
+    }
     [[nodiscard]] Position text_tokens() const override {
         return static_cast<Position>(decoder_.text().size());
     }

@@ -113,9 +113,16 @@ void Service::begin(AnswerId id, Open& open) {
     AnswerOrder order;
     order.request = std::move(open.order.request);
     open.begun = open.last_token = whole_time_;
+    open.prompt = static_cast<Position>(order.request.text.size());
+    if (order.request.scores.any()) {
+        order.on_scores = [this, id](Position position, const TokenScores& scores) {
+            take_scores(id, position, scores);
+        };
+    }
     order.on_token = [this, id](TokenId token) { return take(id, token); };
-    order.on_accepted = [this, id](std::uint32_t candidates) {
-        if (const auto at = open_.find(id); at != open_.end()) at->second.candidates = candidates;
+    order.on_accepted = [this, id](std::span<const msg::Origin> origins) {
+        if (const auto at = open_.find(id); at != open_.end())
+            at->second.candidates.assign(origins.begin(), origins.end());
     };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
         ended(id, stats, status);
@@ -136,12 +143,27 @@ Go Service::take(AnswerId id, TokenId token) {
     if (at == open_.end()) return Go::Stop;
     Open& open = at->second;
     open.last_token = whole_time_;
+    if (open.order.prompt_only) return Go::On;
     ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
-    const TokenOrigin origin = open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
-    open.candidates -= std::min(open.candidates, 1U);
+    TokenOrigin origin = TokenOrigin::Target;
+    if (!open.candidates.empty()) {
+        origin = token_origin(open.candidates.front());
+        open.candidates.pop_front();
+    }
     open.stream->append(token, text ? text->push(token) : std::string{}, origin);
     return text && text->stopped() ? Go::Stop : Go::On;
+}
+
+void Service::take_scores(AnswerId id, Position position, const TokenScores& scores) {
+    const auto at = open_.find(id);
+    if (at == open_.end() || (at->second.order.prompt_only && position >= at->second.prompt))
+        return;
+    if (position < at->second.prompt) {
+        at->second.stream->add_prompt_scores(scores);
+    } else {
+        at->second.stream->add_scores(scores);
+    }
 }
 
 void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status) {
@@ -162,6 +184,7 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
     Open open = std::move(at->second);
     open_.erase(at);
     AnswerStats stats = given;
+    if (open.order.prompt_only) stats.generated_tokens = 0;
     std::string rest;
     if (std::optional<AnswerText>& text = open.order.text) {
         rest = text->finish();

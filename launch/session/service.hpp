@@ -25,6 +25,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,6 +62,9 @@ struct ServiceOrder {
     std::optional<AnswerText> text = {};  // nothing: the stream has tokens alone
     int priority = 0;                     // lower goes first
     AnswerDeadlines deadlines = {};
+    /// The prompt alone is wanted, for its scores or its cache: max_tokens is 1, and the token that
+    /// says that the prompt was processed is not given to the stream.
+    bool prompt_only = false;
 };
 
 enum class SubmitOutcome : std::uint8_t { Accepted, QueueFull, Draining, Invalid, Failed };
@@ -142,8 +146,9 @@ private:
         Micros submitted{0};                    // in whole time, and the next two
         Micros begun{0};
         Micros last_token{0};
-        std::uint32_t candidates = 0;  // of the next tokens, that were accepted
-        Status why = {};               // it was ended by this class
+        Position prompt = 0;                      // its tokens
+        std::deque<msg::Origin> candidates = {};  // the next tokens that were accepted
+        Status why = {};                          // it was ended by this class
     };
     struct Ordered {
         AnswerId id;
@@ -155,6 +160,7 @@ private:
     void begin_next();
     void begin(AnswerId id, Open& open);
     Go take(AnswerId id, TokenId token);
+    void take_scores(AnswerId id, Position position, const TokenScores& scores);
     void ended(AnswerId id, const AnswerStats& stats, const Status& status);
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,

@@ -23,7 +23,13 @@ Result<Answer> TokenGenerator::answer(const TextRequest& wanted,
         if (!more.empty()) shown = sink(more);
         return text.stopped() || !shown.ok() ? Go::Stop : Go::On;
     };
+    const Position prompt_end = text_tokens() + static_cast<Position>(before.size());
+    on_scores([&](Position position, const TokenScores& scores) {
+        if (position < prompt_end || !wanted.prompt_only)
+            answer.add_scores(position < prompt_end, scores);
+    });
     Result<AnswerStats> stats = run(wanted.request, on_token, cancel);
+    on_scores({});
     if (!stats) return stats.error();
     // What was held back as the possible beginning of a stop string or of a character.
     const std::string rest = text.finish();

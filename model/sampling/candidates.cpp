@@ -46,9 +46,24 @@ private:
 std::vector<Candidate> greedy_candidates(std::span<float> logits,
                                          int count,
                                          SamplerScratch& scratch) {
+    LikeliestTokens likeliest = likeliest_tokens(logits, count, scratch);
+    return std::move(likeliest.tokens);
+}
+
+}  // namespace
+
+float log_prob_of(float logit, const LikeliestTokens& row) {
+    if (!(logit > -kInfinity)) return -kInfinity;
+    const float behind = std::min(logit, row.largest) - row.largest;
+    return std::min(behind - row.log_total, 0.0f);
+}
+
+LikeliestTokens likeliest_tokens(std::span<float> logits, int count, SamplerScratch& scratch) {
+    scratch.fit(static_cast<int>(logits.size()));
     const int vocab = static_cast<int>(logits.size());
-    float top = scratch.kernels->fold(logits.data(), vocab, scratch.group_max.data());
-    if (top == -kInfinity) return {};
+    LikeliestTokens row{.largest =
+                            scratch.kernels->fold(logits.data(), vocab, scratch.group_max.data())};
+    if (row.largest == -kInfinity) return row;
     Best best{count};
     const int groups = groups_of(vocab);
     for (int group = 0; group < groups; ++group) {
@@ -61,14 +76,14 @@ std::vector<Candidate> greedy_candidates(std::span<float> logits,
             if (logit > -kInfinity && logit >= best.floor()) best.show(token, logit);
         }
     }
-    if (top == kInfinity) {
+    if (row.largest == kInfinity) {
         make_finite(logits);
-        top = std::numeric_limits<float>::max();
+        row.largest = std::numeric_limits<float>::max();
     }
     const double total = scratch.kernels->soften({.logits = logits.data(),
                                                   .vocab = vocab,
                                                   .group_max = nullptr,
-                                                  .max_logit = top,
+                                                  .max_logit = row.largest,
                                                   .inverse_temperature = 1.0f,
                                                   .z_min = -kInfinity,
                                                   .logit_min = -kInfinity,
@@ -78,15 +93,12 @@ std::vector<Candidate> greedy_candidates(std::span<float> logits,
                                                   .race = nullptr,
                                                   .bound = nullptr},
                                                  nullptr);
-    const float log_total = fixed_log(static_cast<float>(total));
-    for (Candidate& candidate : best.list()) {
-        const float behind = std::min(candidate.log_prob, top) - top;
-        candidate.log_prob = std::min(behind - log_total, 0.0f);
-    }
-    return std::move(best.list());
+    row.log_total = fixed_log(static_cast<float>(total));
+    row.tokens = std::move(best.list());
+    for (Candidate& candidate : row.tokens)
+        candidate.log_prob = log_prob_of(candidate.log_prob, row);
+    return row;
 }
-
-}  // namespace
 
 std::vector<Candidate> candidates(std::span<float> logits,
                                   Position position,

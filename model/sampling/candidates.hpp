@@ -50,6 +50,22 @@ inline constexpr float kRivalMargin = 5.0f;
                                                        int count,
                                                        SamplerScratch& scratch);
 
+/// The likeliest tokens of a row of logits at temperature 1, best first, and what gives the log
+/// probability of any other.
+struct LikeliestTokens {
+    std::vector<Candidate> tokens = {};
+    float largest = 0.0f;    // logit; -inf: no token can be drawn
+    float log_total = 0.0f;  // log of the sum of exp(logit - largest)
+};
+
+/// At most `count` (>= 1), ties to the lowest id; none whose logit is -inf or NaN. `logits` is
+/// changed where it is +inf.
+[[nodiscard]] LikeliestTokens likeliest_tokens(std::span<float> logits,
+                                               int count,
+                                               SamplerScratch& scratch);
+/// <= 0; -inf for a logit that is NaN or -inf.
+[[nodiscard]] float log_prob_of(float logit, const LikeliestTokens& row);
+
 /// p of every token after penalties, bias, temperature and filters: what sample() draws from.
 /// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
 /// token it takes. False if no token can be drawn.

@@ -191,6 +191,8 @@ const char* frame_name(std::uint32_t kind) {
             return "price";
         case msg::Kind::Prefix:
             return "prefix";
+        case msg::Kind::Scores:
+            return "scores";
     }
     return "frame";
 }

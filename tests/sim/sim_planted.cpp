@@ -52,6 +52,7 @@ constexpr std::array kBugs{
         "harmless: a lost peer's channels are closed, and no stage claims another epoch than its "
         "own"},
     Bug{PlantedBug::FilterDropsEarly, "FilterDropsEarly", nullptr},
+    Bug{PlantedBug::OldScoresKept, "OldScoresKept", nullptr},
     Bug{PlantedBug::EndUntold, "EndUntold", nullptr},
     Bug{PlantedBug::StopIgnoresAttempt, "StopIgnoresAttempt", nullptr},
     Bug{PlantedBug::SlotsLeakOnReplay, "SlotsLeakOnReplay", nullptr},

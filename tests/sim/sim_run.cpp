@@ -9,6 +9,7 @@
 #include "model/kv_layout.hpp"
 #include "tests/sim/alloc_faults.hpp"
 #include "tests/sim/sim_scenario.hpp"
+#include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -55,6 +56,7 @@ public:
 private:
     void ask();
     Go take(std::uint64_t number, TokenId token);
+    void take(std::uint64_t number, Position position, const TokenScores& scores);
     void end(std::uint64_t number, const AnswerStats& stats, const Status& status);
     void next_turn();
 
@@ -74,6 +76,9 @@ private:
     std::optional<RequestId> request_;
     std::size_t prompt_ = 0;
     std::vector<TokenId> expected_;
+    Answer scored_;  // by plain decoding, and how many scores have come
+    std::size_t scores_of_prompt_ = 0;
+    std::size_t scores_of_answer_ = 0;
     std::size_t given_ = 0;
 };
 
@@ -92,13 +97,21 @@ void Client::ask() {
         turn_ = script_.turns.size();
         return;
     }
-    expected_ = toy_answer(whole);
+    const Oracle oracle = plain_answer(whole);
+    expected_ = oracle.answer;
+    scored_.scores = oracle.scores;
+    scored_.prompt_scores = oracle.prompt_scores;
+    scores_of_prompt_ = scored_.prompt_scores.empty() ? 0 : 1;  // the first is not scored
+    scores_of_answer_ = 0;
     prompt_ = whole.text.size();
     given_ = 0;
     whole.text.insert(whole.text.end(), expected_.begin(), expected_.end());
     texts_.push_back(std::move(whole.text));
     const std::uint64_t number = ++asked_;
     order.on_token = [this, number](TokenId token) { return take(number, token); };
+    order.on_scores = [this, number](Position position, const TokenScores& scores) {
+        take(number, position, scores);
+    };
     order.on_end = [this, number](const AnswerStats& stats, const Status& status) {
         end(number, stats, status);
     };
@@ -141,6 +154,8 @@ Go Client::take(std::uint64_t number, TokenId token) {
     }
     ++given_;
     ++outcome_.tokens;
+    if (!scored_.scores.empty() && scores_of_answer_ != given_)
+        world_.violate("a token was given to the client without its scores");
     if (request_ && conductor_.text(*request_).size() < prompt_ + given_) {
         world_.violate("a client was given a token that the log does not hold");
     }
@@ -148,6 +163,21 @@ Go Client::take(std::uint64_t number, TokenId token) {
     if (!stop_after || given_ < *stop_after) return Go::On;
     stopped_ = true;
     return Go::Stop;
+}
+
+/// Each once, in order, with the bits of plain decoding.
+void Client::take(std::uint64_t number, Position position, const TokenScores& scores) {
+    if (number != asked_ || !open_) return world_.violate("scores after the end of their answer");
+    const auto at = static_cast<std::size_t>(position);
+    const bool of_prompt = at < prompt_;
+    const std::vector<TokenScores>& expected = of_prompt ? scored_.prompt_scores : scored_.scores;
+    std::size_t& seen = of_prompt ? scores_of_prompt_ : scores_of_answer_;
+    const std::size_t index = of_prompt ? at : at - prompt_;
+    if (index != seen || index >= expected.size() || !(expected[index] == scores)) {
+        return world_.violate("the scores of position " + std::to_string(position) +
+                              " are not those of plain decoding");
+    }
+    ++seen;
 }
 
 void Client::end(std::uint64_t number, const AnswerStats& stats, const Status& status) {
@@ -175,6 +205,8 @@ void Client::end(std::uint64_t number, const AnswerStats& stats, const Status& s
         ++outcome_.stopped;
     } else {
         ++outcome_.answers;
+        if (scores_of_prompt_ != scored_.prompt_scores.size())
+            world_.violate("an answer ends without the scores of its prompt");
         if (given_ != expected_.size()) {
             world_.violate("an answer ends after " + std::to_string(given_) + " of " +
                            std::to_string(expected_.size()) + " tokens");

@@ -165,6 +165,19 @@ void shorten_prompt(SimRandom& random, SimClient& client) {
     if (random.chance(50)) client.turns.front().request.text.resize(1);
 }
 
+/// Log probabilities, of some requests.
+void want_scores(std::uint64_t seed, SimScenario& scenario) {
+    SimRandom random{seed ^ 0x5c07e5ULL};
+    if (!random.chance(40)) return;
+    for (SimClient& client : scenario.clients) {
+        for (SimTurn& turn : client.turns) {
+            turn.request.scores = {.answer = random.chance(50),
+                                   .prompt = random.chance(25),
+                                   .top = static_cast<std::int32_t>(random.below(21))};
+        }
+    }
+}
+
 /// Prompts that begin alike, some under a salt of their client's own.
 void share_prompts(std::uint64_t seed, SimScenario& scenario) {
     SimRandom random{seed ^ 0x7ab1e5ULL};
@@ -296,6 +309,7 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     }
 
     share_prompts(seed, scenario);
+    want_scores(seed, scenario);
     for (SimClient& client : scenario.clients) {
         if (is_tight && tight.chance(70)) client.turns.front().request.max_tokens = 60;
     }

@@ -39,9 +39,19 @@ Result<RequestId> Cluster::submit(const Request& request, std::size_t stop_after
     ReceivedAnswer* answer = answers.back().get();
     AnswerOrder order;
     order.request = request;
-    order.on_token = [answer, stop_after](TokenId token) {
+    const bool scored = request.scores.answer;
+    const auto prompt = static_cast<Position>(request.text.size());
+    order.on_scores = [answer, prompt](Position position, const TokenScores& scores) {
+        const bool of_prompt = position < prompt;
+        std::vector<TokenScores>& list = of_prompt ? answer->prompt_scores : answer->scores;
+        if (of_prompt && list.empty()) list.emplace_back();
+        CHECK(list.size() == static_cast<std::size_t>(of_prompt ? position : position - prompt));
+        list.push_back(scores);
+    };
+    order.on_token = [answer, stop_after, scored](TokenId token) {
         CHECK(answer->ends == 0);
         answer->tokens.push_back(token);
+        if (scored) CHECK(answer->scores.size() == answer->tokens.size());
         return answer->tokens.size() == stop_after ? Go::Stop : Go::On;
     };
     order.cancelled = cancelled;

@@ -17,6 +17,8 @@ namespace paceline::testing {
 /// What the caller of one answer received.
 struct ReceivedAnswer {
     std::vector<TokenId> tokens;
+    std::vector<TokenScores> scores;  // each before its token
+    std::vector<TokenScores> prompt_scores;
     int ends = 0;
     AnswerStats stats;
     Status status;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/decoding/answer.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
 #include "actors/draft/draft_source.hpp"
@@ -19,6 +20,8 @@ namespace paceline::testing {
 struct Oracle {
     std::vector<TokenId> answer;
     FinishReason finish = FinishReason::None;
+    std::vector<TokenScores> scores = {};  // as in Answer
+    std::vector<TokenScores> prompt_scores = {};
 };
 inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
     FakeBackend backend{0, kFakeLayers, 4096};
@@ -31,7 +34,13 @@ inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
         return Go::On;
     };
     const auto clock = [] { return Micros{0}; };
+    Answer scored;
+    decoder.on_scores([&](Position position, const TokenScores& scores) {
+        scored.add_scores(position < static_cast<Position>(request.text.size()), scores);
+    });
     oracle.finish = decoder.run(request, on_token, nullptr, clock).value().finish;
+    oracle.scores = std::move(scored.scores);
+    oracle.prompt_scores = std::move(scored.prompt_scores);
     return oracle;
 }
 

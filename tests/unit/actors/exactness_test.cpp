@@ -124,6 +124,11 @@ std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
         request.max_tokens = count == 1 ? 40 : 20;
         request.context = 160;
         if (seed % 2 == 0) request.speculation = limits_of(seed * 10 + i);
+        if ((seed + i) % 4 < 2) {
+            request.scores = {.answer = true,
+                              .prompt = (seed + i) % 4 == 0,
+                              .top = static_cast<std::int32_t>(seed % 21)};
+        }
         requests.push_back(std::move(request));
     }
     return requests;
@@ -186,6 +191,8 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
             CAPTURE(i);
             CHECK(cluster.answers[i]->status.ok());
             CHECK(cluster.answers[i]->tokens == oracles[i].answer);
+            CHECK(cluster.answers[i]->scores == oracles[i].scores);
+            CHECK(cluster.answers[i]->prompt_scores == oracles[i].prompt_scores);
             CHECK(cluster.answers[i]->stats.replays == 0);
             preemptions += cluster.answers[i]->stats.preemptions;
         }

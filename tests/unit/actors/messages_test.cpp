@@ -175,6 +175,33 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     refused(verdict, "depth = 33");
 }
 
+TEST_CASE("scores with a count, rank, token or probability out of range are refused by field") {
+    msg::Scores scores{};
+    scores.tokens = 3;
+    scores.top = 20;
+    CHECK(check_message(scores, kLimits));
+    scores.tokens = 4;  // 84 entries
+    refused(scores, "tokens = 4");
+    scores.tokens = 0;
+    refused(scores, "tokens = 0");
+    scores.tokens = 1;
+    scores.top = 21;
+    refused(scores, "top = 21");
+    scores.top = 1;
+    scores.first = -1;
+    refused(scores, "first = -1");
+    scores.first = 7;
+    scores.entries[1].value = 100;
+    refused(scores, "value = 100");
+    scores.entries[1].value = 99;
+    scores.entries[0].log_prob = 0.5F;
+    refused(scores, "log_prob = 0.5");
+    scores.entries[0].log_prob = std::numeric_limits<float>::quiet_NaN();
+    refused(scores, "log_prob = nan");
+    scores.entries[0].log_prob = -std::numeric_limits<float>::infinity();
+    CHECK(check_message(scores, kLimits));
+}
+
 TEST_CASE("a tensor note with a field out of range is refused by field, one that fits is not") {
     const TensorLimits limits{.layers = 4, .context = 64, .slot_bytes = 1024};
     const msg::TensorNote good{.route = route(1, 1, 1),

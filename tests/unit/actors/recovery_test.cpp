@@ -49,6 +49,8 @@ struct Load {
             request.context = 160 + static_cast<Position>(longer);
             for (std::size_t at = 0; at < longer; ++at)
                 request.text.push_back(static_cast<TokenId>((seed + at * at) % kFakeVocab));
+            if ((seed + i) % 3 == 0)
+                request.scores = {.answer = true, .prompt = seed % 2 == 0, .top = 2};
             oracles.push_back(plain_answer(request));
             std::vector<TokenId> text = request.text;
             text.insert(text.end(), oracles.back().answer.begin(), oracles.back().answer.end());
@@ -65,6 +67,8 @@ struct Load {
             CHECK(answer.status.ok());
             CHECK(answer.ends == 1);
             CHECK(answer.tokens == oracles[i].answer);
+            CHECK(answer.scores == oracles[i].scores);
+            CHECK(answer.prompt_scores == oracles[i].prompt_scores);
             CHECK(answer.stats.finish == oracles[i].finish);
             const auto text = cluster.conductor.text(ids[i]);
             const std::size_t length = requests[i].text.size() + answer.tokens.size();

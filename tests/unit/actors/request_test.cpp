@@ -35,6 +35,7 @@ BeginPayload full_request() {
     request.max_tokens = 77;
     request.acceptance = AcceptanceRule::Rejection;
     request.context = 64;
+    request.scores = {.answer = true, .prompt = true, .top = 20};
     request.speculation = {.on = false,
                            .gamma = 3,
                            .verify_reach_min = 0.1F,
@@ -69,6 +70,7 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.context == in.context);
     CHECK(out.sampling.penalty_begin == in.sampling.penalty_begin);
     CHECK(out.speculation == in.speculation);
+    CHECK(out.scores == in.scores);
 }
 
 TEST_CASE("every truncation of a request is refused, and so is a byte too many") {
@@ -121,6 +123,7 @@ TEST_CASE("a field out of range is refused by name, value and range") {
         {[](BeginPayload& r) { r.acceptance = static_cast<AcceptanceRule>(3); }, "acceptance = 3"},
         {[](BeginPayload& r) { r.end_tokens = {100}; }, "end_tokens[0] = 100"},
         {[](BeginPayload& r) { r.speculation.gamma = 33; }, "speculation.gamma = 33"},
+        {[](BeginPayload& r) { r.scores.top = 21; }, "scores.top = 21, must be 0 .. 20"},
         {[](BeginPayload& r) { r.speculation.gamma = -1; }, "speculation.gamma = -1"},
         {[](BeginPayload& r) { r.speculation.confidence_min = 1.5F; },
          "speculation.confidence_min = 1.5, must be 0 .. 1"},

@@ -40,6 +40,7 @@ public:
     [[nodiscard]] Position context() const override { return 16; }
     void reset() override {}
     void on_prefill(std::function<void(double part)> /*progress*/) override {}
+    void on_scores(PlainDecoder::OnScores /*scores*/) override {}
     [[nodiscard]] GeneratorTraits traits() const override { return {}; }
 
 private:
