@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "launch/api/scores/scores_json.hpp"
 #include "launch/api/tools/reply_tracker.hpp"
 
 namespace paceline::serve {
@@ -34,6 +36,8 @@ struct ReplyDelta {
 
 struct AnswerDialect {
     using Json = nlohmann::ordered_json;
+    /// Log probabilities of a stretch of tokens in the form of the choice.
+    using Scores = std::unique_ptr<ChoiceScores> (*)(const Tokenizer& tokenizer);
 
     const char* id_prefix;
     const char* whole_object;
@@ -44,6 +48,8 @@ struct AnswerDialect {
     /// The last chunk of a choice: why it ended.
     Json (*last)(std::size_t index, const char* finish_reason);
     Json (*whole)(std::size_t index, const WholeReply& reply, const char* finish_reason);
+    /// Its choices' `logprobs`.
+    Scores scores;
 };
 
 [[nodiscard]] const AnswerDialect& chat_dialect();

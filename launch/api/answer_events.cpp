@@ -29,6 +29,8 @@ AnswerEvents::AnswerEvents(const AnswerDialect& dialect,
     : dialect_{&dialect},
       head_{std::move(head)},
       format_{prepared.reply},
+      echoed_{prepared.echoed},
+      answers_{static_cast<std::size_t>(prepared.fields.n)},
       stream_{prepared.fields.stream},
       include_usage_{prepared.fields.include_usage},
       continuous_usage_{prepared.fields.continuous_usage},
@@ -37,7 +39,35 @@ AnswerEvents::AnswerEvents(const AnswerDialect& dialect,
       report_{prepared.prompt_tokens, prepared.fields.n, prepared.seed, head_.method, head_.gamma},
       choices_(prepared.prompt_tokens.size() * static_cast<std::size_t>(prepared.fields.n),
                Choice{format_}),
-      open_{choices_.size()} {}
+      open_{choices_.size()} {
+    for (Choice& each : choices_) {
+        if (prepared.tokenizer != nullptr) each.scores = dialect_->scores(*prepared.tokenizer);
+    }
+}
+
+const EchoedPrompt* AnswerEvents::echo_of(std::size_t choice) const {
+    return echoed_.empty() ? nullptr : &echoed_[choice / answers_];
+}
+
+/// Those of a prompt that is echoed. One of a single token has none.
+void AnswerEvents::add_prompt(std::size_t choice, const std::vector<TokenScores>& scores) {
+    const EchoedPrompt* echo = echo_of(choice);
+    ChoiceScores* own = choices_[choice].scores.get();
+    if (echo == nullptr || own == nullptr) return;
+    for (std::size_t i = 0; i < echo->ids.size(); ++i)
+        own->add(echo->ids[i], i < scores.size() ? scores[i] : TokenScores{});
+    if (begin_ > 0) (void)own->take();
+}
+
+/// What the client has already is read for the offsets behind it.
+void AnswerEvents::add_scores(std::size_t choice, const AnswerPiece& piece) {
+    ChoiceScores* own = choices_[choice].scores.get();
+    if (own == nullptr) return;
+    for (std::size_t i = 0; i < piece.ids.size() && i < piece.scores.size(); ++i) {
+        own->add(piece.ids[i], piece.scores[i]);
+        if (piece.begin + i + 1 <= begin_) (void)own->take();
+    }
+}
 
 void AnswerEvents::begin_at(std::size_t id) {
     begin_ = id;
@@ -132,15 +162,22 @@ std::string AnswerEvents::add(std::size_t choice, const AnswerPiece& piece) {
     const bool first = !std::exchange(own.begun, true);
     report_.add_tokens(first ? tokens : piece.ids.size());
     std::string events;
-    const ReplyDelta delta = read(choice, piece);
+    ReplyDelta delta = read(choice, piece);
+    const EchoedPrompt* echo = echo_of(choice);
+    if (first && begin_ == 0 && echo != nullptr) delta.text = echo->text + delta.text;
+    add_scores(choice, piece);
     if (stream_) {
         id_ = piece.begin;
         if (first && begin_ == 0 && dialect_->first != nullptr)
             events += chunk(dialect_->first(choice), false);
         id_ = piece.over ? tokens + 1 : tokens;
         // Text that belongs to no token has the id of the end.
-        if (!delta.empty() && begin_ <= tokens)
-            events += chunk(dialect_->delta(choice, delta), false, &piece);
+        const bool scored = own.scores && !own.scores->empty();
+        if ((scored || !delta.empty()) && begin_ <= tokens) {
+            Json json = dialect_->delta(choice, delta);
+            if (scored) json["logprobs"] = own.scores->take();
+            events += chunk(std::move(json), false, &piece);
+        }
     } else {
         own.whole.text += delta.text;
         own.whole.thought += delta.thought;
@@ -169,8 +206,11 @@ std::string AnswerEvents::end() {
 std::string AnswerEvents::body() const {
     Json json = frame(dialect_->whole_object);
     json["choices"] = Json::array();
-    for (std::size_t i = 0; i < choices_.size(); ++i)
-        json["choices"].push_back(dialect_->whole(i, choices_[i].whole, choices_[i].finish));
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+        Json choice = dialect_->whole(i, choices_[i].whole, choices_[i].finish);
+        if (choices_[i].scores) choice["logprobs"] = choices_[i].scores->take();
+        json["choices"].push_back(std::move(choice));
+    }
     json["usage"] = report_.usage();
     add_figures(json);
     return dumped(json);

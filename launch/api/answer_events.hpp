@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ public:
     /// The client has what comes before. Before the first piece.
     void begin_at(std::size_t id);
 
+    void add_prompt(std::size_t choice, const std::vector<TokenScores>& scores) override;
     [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece) override;
     [[nodiscard]] std::string end() override;
     [[nodiscard]] std::string body() const override;
@@ -60,6 +62,7 @@ private:
     struct Choice {
         explicit Choice(const ReplyFormat& format) : reply{format} {}
         ReplyTracker reply;
+        std::shared_ptr<ChoiceScores> scores = {};  // nullptr: not wanted
         WholeReply whole = {};  // of a stream: the calls alone, without their arguments
         const char* finish = nullptr;
         bool begun = false;
@@ -70,6 +73,8 @@ private:
                                     bool very_last,
                                     const AnswerPiece* of = nullptr) const;
     [[nodiscard]] std::string event(const nlohmann::ordered_json& json) const;
+    [[nodiscard]] const EchoedPrompt* echo_of(std::size_t choice) const;
+    void add_scores(std::size_t choice, const AnswerPiece& piece);
     [[nodiscard]] ReplyDelta read(std::size_t choice, const AnswerPiece& piece);
     void finish(std::size_t choice, const AnswerPiece& piece);
     void add_figures(nlohmann::ordered_json& json) const;
@@ -77,6 +82,8 @@ private:
     const AnswerDialect* dialect_;
     ResponseHead head_;
     ReplyFormat format_;  // the trackers borrow it
+    std::vector<EchoedPrompt> echoed_;
+    std::size_t answers_;  // of a prompt
     bool stream_;
     bool include_usage_;
     bool continuous_usage_;

@@ -70,7 +70,8 @@ const AnswerDialect& chat_dialect() {
                                          .first = chat_first,
                                          .delta = chat_delta,
                                          .last = chat_last,
-                                         .whole = chat_whole};
+                                         .whole = chat_whole,
+                                         .scores = chat_choice_scores};
     return kChat;
 }
 

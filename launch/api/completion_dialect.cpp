@@ -33,7 +33,8 @@ const AnswerDialect& completion_dialect() {
                                                .first = nullptr,
                                                .delta = completion_delta,
                                                .last = completion_last,
-                                               .whole = completion_whole};
+                                               .whole = completion_whole,
+                                               .scores = completion_choice_scores};
     return kCompletion;
 }
 

@@ -1,5 +1,6 @@
 #include "launch/api/prepare_answers.hpp"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <random>
 #include <utility>
@@ -88,7 +89,9 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
                                    static_cast<Position>(prompt.size()),
                                    prepared.seed + static_cast<std::uint64_t>(answer));
     if (!fields.ignore_eos) request.end_tokens = model.tokenizer().end_tokens();
-    if (fields.max_tokens) request.max_tokens = *fields.max_tokens;
+    if (fields.max_tokens) request.max_tokens = std::max(*fields.max_tokens, 1);
+    order.prompt_only = fields.max_tokens == 0;
+    request.scores = fields.scores.scores;
     request.cache_salt = fields.cache_salt;
     request.speculation = fields.speculation;
     order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
@@ -110,7 +113,15 @@ PreparedAnswers prepared_of(GenerationFields fields,
             prepared.orders.push_back(order_of(prompt, prepared, answer, model));
     }
     prepared.sampling = prepared.orders.front().request.sampling;
+    if (prepared.fields.scores.scores.any()) prepared.tokenizer = &model.tokenizer();
     return prepared;
+}
+
+std::string text_of_tokens(const std::vector<TokenId>& ids, const ServedModel& model) {
+    Detokenizer detokenizer{model.tokenizer()};
+    std::string text;
+    for (const TokenId id : ids) text += detokenizer.push(id);
+    return text + detokenizer.finish();
 }
 
 ApiError no_resumption() {
@@ -139,6 +150,22 @@ std::optional<ApiError> check_grammar(const GrammarRequest& asked, const ToolReq
     if (!asked.spec.any() && !must_call) return {};
     const std::string field = must_call ? "tool_choice" : asked.field;
     return not_implemented(field, field + ": this server has no grammars");
+}
+
+/// llama.cpp's own API has no log probabilities here.
+std::optional<ApiError> native_scores(const json& body) {
+    for (const char* name : {"logprobs", "top_logprobs", "echo"}) {
+        const json* given = Fields{body}.find(name);
+        if (given == nullptr || *given == false || *given == 0) continue;
+        return not_implemented(name, std::string{name} + ": is for /v1 endpoints");
+    }
+    return {};
+}
+
+/// An answer without tokens is for its prompt's echo.
+std::optional<ApiError> no_tokens(const GenerationFields& fields) {
+    if (fields.max_tokens != 0 || fields.scores.echo) return {};
+    return bad_field("max_tokens", "0 is out of range without \"echo\", must be at least 1");
 }
 
 std::optional<ApiError> too_many(std::size_t prompts,
@@ -204,6 +231,10 @@ ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel
     ApiResult<GenerationFields> fields = common_fields(body, model);
     if (!fields) return fields.error();
     if (const auto error = too_many(1, fields.value(), model)) return *error;
+    ApiResult<ScoresRequest> scores = chat_scores(body);
+    if (!scores) return scores.error();
+    fields.value().scores = scores.value();
+    if (const auto error = no_tokens(fields.value())) return *error;
     ApiResult<GrammarRequest> grammar = grammar_request(body);
     if (!grammar) return grammar.error();
     ApiResult<ChatRequest> chat = chat_request(body);
@@ -247,19 +278,30 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
     ApiResult<GrammarRequest> grammar = grammar_request(read.value());
     if (!grammar) return grammar.error();
     if (const auto error = check_grammar(grammar.value())) return *error;
+    ApiResult<ScoresRequest> scores = completion_scores(read.value());
+    if (!scores) return scores.error();
+    fields.value().scores = scores.value();
+    if (const auto error = no_tokens(fields.value())) return *error;
     if (!fields.value().max_tokens) fields.value().max_tokens = kCompletionTokensDefault;
     ApiResult<std::vector<CompletionPrompt>> given =
         completion_prompts(read.value(), model.vocab_size());
     if (!given) return given.error();
     if (const auto error = too_many(given.value().size(), fields.value(), model)) return *error;
     std::vector<std::vector<TokenId>> prompts;
+    std::vector<EchoedPrompt> echoed;
     for (CompletionPrompt& each : given.value()) {
-        const auto* text = std::get_if<std::string>(&each);
+        auto* text = std::get_if<std::string>(&each);
         prompts.push_back(text != nullptr ? encode_raw(*text, model)
                                           : std::move(std::get<std::vector<TokenId>>(each)));
         if (const auto error = too_long("prompt", prompts.back().size(), model)) return *error;
+        if (!fields.value().scores.echo) continue;
+        echoed.push_back({.text = text != nullptr ? std::move(*text)
+                                                  : text_of_tokens(prompts.back(), model),
+                          .ids = prompts.back()});
     }
-    return prepared_of(std::move(fields.value()), prompts, model);
+    PreparedAnswers prepared = prepared_of(std::move(fields.value()), prompts, model);
+    prepared.echoed = std::move(echoed);
+    return prepared;
 }
 
 ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedModel& model) {
@@ -274,6 +316,8 @@ ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedMod
     ApiResult<GrammarRequest> grammar = grammar_request(common.value());
     if (!grammar) return grammar.error();
     if (const auto error = check_grammar(grammar.value())) return *error;
+    if (const auto error = native_scores(common.value())) return *error;
+    if (const auto error = no_tokens(fields)) return *error;
     Fields own{read.value()};
     own.boolean("return_tokens", fields.return_tokens);
     own.texts("response_fields", fields.response_fields, kResponseFieldsMax,

@@ -23,6 +23,12 @@
 
 namespace paceline::serve {
 
+/// A prompt that is part of the answer's text.
+struct EchoedPrompt {
+    std::string text = {};
+    std::vector<TokenId> ids = {};
+};
+
 struct PreparedAnswers {
     GenerationFields fields = {};
     ReplyFormat reply = {};    // how the texts of the answers are read
@@ -30,6 +36,8 @@ struct PreparedAnswers {
     /// In the order of the choices: the n answers of the first prompt, then those of the next.
     std::vector<ServiceOrder> orders = {};
     std::vector<std::int32_t> prompt_tokens = {};  // of each prompt
+    std::vector<EchoedPrompt> echoed = {};         // each prompt, if the text begins with it
+    const Tokenizer* tokenizer = nullptr;          // of log probabilities, if they are wanted
     SamplingParams sampling = {};                  // of the first answer
     bool prompt_is_list = false;                   // of prompts: of /completion
     std::string repeated = {};  // of /v1/responses: a JSON object of fields to repeat

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "launch/api/api_error.hpp"
 #include "launch/session/answer_stream.hpp"
@@ -29,6 +30,8 @@ public:
 
     /// Once, before the first piece, where answers are streamed.
     [[nodiscard]] virtual std::string begin() { return {}; }
+    /// The log probabilities of an answer's prompt, if they are wanted. Before its first piece.
+    virtual void add_prompt(std::size_t /*choice*/, const std::vector<TokenScores>& /*scores*/) {}
     /// The events of a piece; empty where nothing is streamed, or there is no text. An answer that
     /// failed ends the response: status().
     [[nodiscard]] virtual std::string add(std::size_t choice, const AnswerPiece& piece) = 0;

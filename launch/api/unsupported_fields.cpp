@@ -55,9 +55,6 @@ struct Unsupported {
 
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's
-    {"logprobs", asks_for_nothing},
-    {"top_logprobs", is_zero},
-    {"echo", asks_for_nothing},
     {"suffix", asks_for_nothing},
     {"best_of", is_one},
     {"functions", asks_for_nothing},

@@ -104,6 +104,8 @@ private:
             const std::optional<AnswerSet::Next> next = set_.next();
             if (!next) break;
             news = true;
+            if (!next->prompt_scores.empty())
+                events_.add_prompt(next->choice, next->prompt_scores);
             events += events_.add(next->choice, next->piece);
             if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);
@@ -239,8 +241,9 @@ asio::awaitable<bool> follow_stream(HttpStream& stream,
     const std::size_t from = resumed_at.value_or(0);
     events.begin_at(from);
     AnswerSet set{*context.model->service};
-    // Thoughts and calls are read from the beginning of the text.
-    set.follow(kept.answer, kept.prepared.reply.is_plain() ? from : 0, kStreamPause);
+    // Thoughts, calls and the offsets of scored tokens are read from the beginning of the text.
+    const bool reads_again = !kept.prepared.reply.is_plain() || kept.prepared.tokenizer != nullptr;
+    set.follow(kept.answer, reads_again ? 0 : from, kStreamPause);
     Exchange exchange{stream, context, terms, set, events, {true, id, resumed_at.has_value()}};
     co_return co_await exchange.run();
 }

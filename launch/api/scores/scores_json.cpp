@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <utility>
 
-#include "ipc/base/check.hpp"
 #include "ipc/base/utf8.hpp"
 
 namespace paceline::serve {
@@ -32,6 +31,66 @@ std::size_t characters(std::string_view text) {
     return count;
 }
 
+class ChatScores final : public ChoiceScores {
+public:
+    explicit ChatScores(const Tokenizer& tokenizer) : tokenizer_{tokenizer} {}
+
+    void add(TokenId token, const TokenScores& scores) override {
+        ScoresJson one = entry(tokenizer_, token, scores.log_prob);
+        one["top_logprobs"] = ScoresJson::array();
+        for (const ScoredToken& top : scores.top)
+            one["top_logprobs"].push_back(entry(tokenizer_, top.token, top.log_prob));
+        content_.push_back(std::move(one));
+    }
+    ScoresJson take() override {
+        return {{"content", std::exchange(content_, ScoresJson::array())}, {"refusal", nullptr}};
+    }
+    bool empty() const override { return content_.empty(); }
+
+private:
+    const Tokenizer& tokenizer_;
+    ScoresJson content_ = ScoresJson::array();
+};
+
+class CompletionScores final : public ChoiceScores {
+public:
+    explicit CompletionScores(const Tokenizer& tokenizer) : tokenizer_{tokenizer} {}
+
+    void add(TokenId token, const TokenScores& scores) override {
+        const std::string label = token_label(tokenizer_, token);
+        tokens_.push_back(label);
+        offsets_.push_back(offset_);
+        if (!tokenizer_.is_control(token)) offset_ += characters(tokenizer_.bytes_of(token));
+        if (!scores.scored()) {
+            log_probs_.push_back(nullptr);
+            top_.push_back(nullptr);
+            return;
+        }
+        log_probs_.push_back(written(scores.log_prob));
+        ScoresJson top = ScoresJson::object();
+        for (const ScoredToken& each : scores.top)
+            top.emplace(token_label(tokenizer_, each.token), written(each.log_prob));
+        // The token itself is there, however improbable.
+        top.emplace(label, written(scores.log_prob));
+        top_.push_back(std::move(top));
+    }
+    ScoresJson take() override {
+        return {{"tokens", std::exchange(tokens_, ScoresJson::array())},
+                {"token_logprobs", std::exchange(log_probs_, ScoresJson::array())},
+                {"top_logprobs", std::exchange(top_, ScoresJson::array())},
+                {"text_offset", std::exchange(offsets_, ScoresJson::array())}};
+    }
+    bool empty() const override { return tokens_.empty(); }
+
+private:
+    const Tokenizer& tokenizer_;
+    std::size_t offset_ = 0;
+    ScoresJson tokens_ = ScoresJson::array();
+    ScoresJson log_probs_ = ScoresJson::array();
+    ScoresJson top_ = ScoresJson::array();
+    ScoresJson offsets_ = ScoresJson::array();
+};
+
 }  // namespace
 
 std::string token_label(const Tokenizer& tokenizer, TokenId token) {
@@ -42,45 +101,12 @@ std::string token_label(const Tokenizer& tokenizer, TokenId token) {
     return label;
 }
 
-ScoresJson chat_scores_json(const Tokenizer& tokenizer,
-                            std::span<const TokenId> tokens,
-                            std::span<const TokenScores> scores) {
-    PACE_CHECK(tokens.size() == scores.size(), "another number of scores than of tokens");
-    ScoresJson all = ScoresJson::array();
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        ScoresJson one = entry(tokenizer, tokens[i], scores[i].log_prob);
-        one["top_logprobs"] = ScoresJson::array();
-        for (const ScoredToken& top : scores[i].top)
-            one["top_logprobs"].push_back(entry(tokenizer, top.token, top.log_prob));
-        all.push_back(std::move(one));
-    }
-    return all;
+std::unique_ptr<ChoiceScores> chat_choice_scores(const Tokenizer& tokenizer) {
+    return std::make_unique<ChatScores>(tokenizer);
 }
 
-void CompletionScores::add(TokenId token, const TokenScores& scores) {
-    const std::string label = token_label(*tokenizer_, token);
-    tokens_.push_back(label);
-    offsets_.push_back(offset_);
-    if (!tokenizer_->is_control(token)) offset_ += characters(tokenizer_->bytes_of(token));
-    if (!scores.scored()) {
-        log_probs_.push_back(nullptr);
-        top_.push_back(nullptr);
-        return;
-    }
-    log_probs_.push_back(written(scores.log_prob));
-    Json top = Json::object();
-    for (const ScoredToken& each : scores.top)
-        top.emplace(token_label(*tokenizer_, each.token), written(each.log_prob));
-    // The token itself is there, however improbable.
-    top.emplace(label, written(scores.log_prob));
-    top_.push_back(std::move(top));
-}
-
-nlohmann::ordered_json CompletionScores::take() {
-    return {{"tokens", std::exchange(tokens_, Json::array())},
-            {"token_logprobs", std::exchange(log_probs_, Json::array())},
-            {"top_logprobs", std::exchange(top_, Json::array())},
-            {"text_offset", std::exchange(offsets_, Json::array())}};
+std::unique_ptr<ChoiceScores> completion_choice_scores(const Tokenizer& tokenizer) {
+    return std::make_unique<CompletionScores>(tokenizer);
 }
 
 }  // namespace paceline::serve

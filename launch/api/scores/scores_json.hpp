@@ -7,8 +7,7 @@
 // are written as "bytes:\xe2\x80", so that two of them differ. Pure.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <memory>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -21,33 +20,25 @@ namespace paceline::serve {
 
 inline constexpr double kExcludedLogProb = -9999.0;
 
-/// One entry a token. Precondition: as many scores as tokens.
-[[nodiscard]] nlohmann::ordered_json chat_scores_json(const Tokenizer& tokenizer,
-                                                      std::span<const TokenId> tokens,
-                                                      std::span<const TokenScores> scores);
-
-/// The lists of completions, which grow token by token. Offsets are in characters, from the text's
-/// begin. One thread.
-class CompletionScores {
+/// The `logprobs` of a choice, token by token. One thread.
+class ChoiceScores {
 public:
-    explicit CompletionScores(const Tokenizer& tokenizer) : tokenizer_{&tokenizer} {}
+    ChoiceScores() = default;
+    ChoiceScores(const ChoiceScores&) = delete;
+    ChoiceScores& operator=(const ChoiceScores&) = delete;
+    virtual ~ChoiceScores() = default;
 
     /// One that is not scored has null.
-    void add(TokenId token, const TokenScores& scores);
-    /// The lists since the last call, which are empty afterwards; the offset goes on.
-    [[nodiscard]] nlohmann::ordered_json take();
-    [[nodiscard]] bool empty() const { return tokens_.empty(); }
-
-private:
-    using Json = nlohmann::ordered_json;
-
-    const Tokenizer* tokenizer_;
-    std::size_t offset_ = 0;
-    Json tokens_ = Json::array();
-    Json log_probs_ = Json::array();
-    Json top_ = Json::array();
-    Json offsets_ = Json::array();
+    virtual void add(TokenId token, const TokenScores& scores) = 0;
+    /// What was added since the last call; empty() afterwards. Offsets go on.
+    [[nodiscard]] virtual nlohmann::ordered_json take() = 0;
+    [[nodiscard]] virtual bool empty() const = 0;
 };
+
+/// The tokenizer outlives them.
+[[nodiscard]] std::unique_ptr<ChoiceScores> chat_choice_scores(const Tokenizer& tokenizer);
+/// Offsets are in characters, from the begin of the text.
+[[nodiscard]] std::unique_ptr<ChoiceScores> completion_choice_scores(const Tokenizer& tokenizer);
 
 /// The text of a token, or "bytes:\x..".
 [[nodiscard]] std::string token_label(const Tokenizer& tokenizer, TokenId token);

@@ -15,7 +15,8 @@ ReplyEvents ReplyTracker::add(const AnswerPiece& piece) {
     ReplyEvents events;
     const std::string_view text = piece.text;
     std::size_t at = 0;
-    for (std::size_t i = 0; i < piece.text_ends.size() && !format_.is_plain(); ++i) {
+    const bool by_token = !format_.is_plain() || piece.begin < skipped_;
+    for (std::size_t i = 0; by_token && i < piece.text_ends.size(); ++i) {
         const bool thought = reader_.thinks();
         reader_.push(text.substr(at, piece.text_ends[i] - at), events);
         at = piece.text_ends[i];
