@@ -6,14 +6,13 @@
 //     events.body()              ->  the whole response, where nothing is streamed
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
-// choice has its finish_reason and no text. What a piece says of thoughts, text and calls of tools is
-// one chunk: a stream that is continued behind an event misses nothing of it. The objects `paceline`, `timings` and `metrics` are on
-// the usage chunk, or on the very last chunk if usage was not asked for. With paceline.spans each
-// chunk with text also says which parts of it were candidates (text_spans.hpp).
-// Events of a stream that can be resumed have an `id`: as many tokens of the answer are in this
-// event and those before it; one more than it has tokens, if the event belongs to its end.
-// begin_at(id) makes the events that follow.
-// Pure; one thread.
+// choice has its finish_reason and no text. What a piece says of thoughts, text and calls of tools
+// is one chunk: a stream that is continued behind an event misses nothing of it. The objects
+// `paceline`, `timings` and `metrics` are on the usage chunk, or on the very last chunk if usage
+// was not asked for. With paceline.spans each chunk with text also says which parts of it were
+// candidates (text_spans.hpp). Events of a stream that can be resumed have an `id`: as many tokens
+// of the answer are in this event and those before it; one more than it has tokens, if the event
+// belongs to its end. begin_at(id) makes the events that follow. Pure; one thread.
 #pragma once
 
 #include <cstddef>

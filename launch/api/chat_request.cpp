@@ -24,7 +24,8 @@ ApiResult<std::string> role_of(const json& message, const std::string& place) {
     if (role == "developer") return std::string{"system"};
     if (role == "system" || role == "user" || role == "assistant") return role;
     if (role == "tool" || role == "function") return std::string{"tool"};
-    return bad_field(name, "'" + visible(role) + "' must be system, developer, user, assistant or tool");
+    return bad_field(name,
+                     "'" + visible(role) + "' must be system, developer, user, assistant or tool");
 }
 
 ApiResult<std::string> joined_parts(const json& parts, const std::string& place) {

@@ -20,7 +20,7 @@ inline constexpr std::size_t kMessagesMax = 4096;
 inline constexpr std::size_t kTemplateArgumentsMax = 64;
 
 struct ChatRequest {
-    std::string messages = {};   // a JSON list, for ChatTemplate::render_json()
+    std::string messages = {};  // a JSON list, for ChatTemplate::render_json()
     // chat_template_kwargs and reasoning_effort: a JSON object, or empty.
     std::string arguments = {};
     ToolRequest tools = {};

@@ -295,9 +295,9 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
                                           : std::move(std::get<std::vector<TokenId>>(each)));
         if (const auto error = too_long("prompt", prompts.back().size(), model)) return *error;
         if (!fields.value().scores.echo) continue;
-        echoed.push_back({.text = text != nullptr ? std::move(*text)
-                                                  : text_of_tokens(prompts.back(), model),
-                          .ids = prompts.back()});
+        echoed.push_back(
+            {.text = text != nullptr ? std::move(*text) : text_of_tokens(prompts.back(), model),
+             .ids = prompts.back()});
     }
     PreparedAnswers prepared = prepared_of(std::move(fields.value()), prompts, model);
     prepared.echoed = std::move(echoed);

@@ -31,7 +31,7 @@ struct EchoedPrompt {
 
 struct PreparedAnswers {
     GenerationFields fields = {};
-    ReplyFormat reply = {};    // how the texts of the answers are read
+    ReplyFormat reply = {};  // how the texts of the answers are read
     std::uint64_t seed = 0;  // of the first answer
     /// In the order of the choices: the n answers of the first prompt, then those of the next.
     std::vector<ServiceOrder> orders = {};

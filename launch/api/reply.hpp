@@ -14,10 +14,10 @@ struct Reply {
     int status = 200;
     std::string content_type = kJsonType;
     std::string body = {};
-    int retry_after_s = 0;    // 0: no such header
-    std::string allow = {};   // of 405
-    bool closes = false;      // the connection ends with it
-    std::string fields = {};  // further lines of the head, each with its line break
+    int retry_after_s = 0;               // 0: no such header
+    std::string allow = {};              // of 405
+    bool closes = false;                 // the connection ends with it
+    std::string fields = {};             // further lines of the head, each with its line break
     std::optional<ApiError> error = {};  // that the body tells of
 };
 

@@ -13,10 +13,9 @@ AnswerSet::~AnswerSet() {
 }
 
 void AnswerSet::add(const Submitted& taken, std::chrono::milliseconds pause) {
-    answers_.push_back(
-        {.id = taken.id,
-         .stream = taken.stream,
-         .reader = std::make_unique<AnswerReader>(taken.stream, 0, pause)});
+    answers_.push_back({.id = taken.id,
+                        .stream = taken.stream,
+                        .reader = std::make_unique<AnswerReader>(taken.stream, 0, pause)});
     ++open_;
 }
 

@@ -104,8 +104,7 @@ private:
             const std::optional<AnswerSet::Next> next = set_.next();
             if (!next) break;
             news = true;
-            if (!next->prompt_scores.empty())
-                events_.add_prompt(next->choice, next->prompt_scores);
+            if (!next->prompt_scores.empty()) events_.add_prompt(next->choice, next->prompt_scores);
             events += events_.add(next->choice, next->piece);
             if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);

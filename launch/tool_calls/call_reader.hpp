@@ -32,11 +32,11 @@ public:
 
 private:
     enum class State : std::uint8_t {
-        Start,    // nothing but blanks so far
+        Start,  // nothing but blanks so far
         Text,
-        Marker,   // part of a tag that opens calls
-        Lead,     // behind it
-        Item,     // an object of a list begins
+        Marker,  // part of a tag that opens calls
+        Lead,    // behind it
+        Item,    // an object of a list begins
         Object,
         After,    // behind an object
         Closing,  // part of the tag that closes
@@ -65,8 +65,8 @@ private:
     const ReplyFormat& format_;
     const ToolSyntax& syntax_;
     State state_;
-    bool at_start_ = true;    // no text, no call
-    bool bare_ = false;       // the call that is read has no tag
+    bool at_start_ = true;  // no text, no call
+    bool bare_ = false;     // the call that is read has no tag
     bool list_ = false;
     std::string space_ = {};  // blanks that what follows decides about
     std::string held_ = {};   // what is text if it is no call
@@ -75,7 +75,7 @@ private:
     CallObject call_ = {};
     bool has_text_ = false;
     bool after_call_ = false;  // and no text since
-    std::string todo_ = {};  // bytes to read, from at_ on
+    std::string todo_ = {};    // bytes to read, from at_ on
     std::size_t at_ = 0;
 };
 

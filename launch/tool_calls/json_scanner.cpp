@@ -120,8 +120,7 @@ JsonScanner::Step JsonScanner::text(char c) {
 /// The byte behind a number ends it, and belongs to what is around it.
 JsonScanner::Step JsonScanner::number(char c) {
     const bool whole = digits_ == Digits::Zero || digits_ == Digits::Whole;
-    const bool complete =
-        whole || digits_ == Digits::Fraction || digits_ == Digits::Exponent;
+    const bool complete = whole || digits_ == Digits::Fraction || digits_ == Digits::Exponent;
     const bool before_e = whole || digits_ == Digits::Fraction;
     if (is_digit(c) && digits_ != Digits::Zero) {
         if (digits_ == Digits::Sign) digits_ = c == '0' ? Digits::Zero : Digits::Whole;

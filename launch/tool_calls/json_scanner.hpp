@@ -3,9 +3,9 @@
 //     scanner.push('{')  ->  Inside     ...     scanner.push('}')  ->  Ended
 //
 // A number has no last byte of its own: the byte behind it gives EndedBefore and is not part of it.
-// Blanks in front of the value are Inside. Control characters inside strings, which JSON forbids and
-// models write (a line break), are Inside: in_string() lets the caller escape them.
-// At most kScannedDepthMax levels. Pure; one thread.
+// Blanks in front of the value are Inside. Control characters inside strings, which JSON forbids
+// and models write (a line break), are Inside: in_string() lets the caller escape them. At most
+// kScannedDepthMax levels. Pure; one thread.
 #pragma once
 
 #include <cstddef>

@@ -7,20 +7,16 @@ constexpr std::string_view kHermesOpens[] = {"<tool_call>"};
 constexpr std::string_view kLlamaOpens[] = {"<|python_tag|>"};
 constexpr std::string_view kMistralOpens[] = {"[TOOL_CALLS]"};
 constexpr std::string_view kPhiOpens[] = {"<|tool_call|>"};
-constexpr std::string_view kShown[] = {"<tool_call>",   "</tool_call>",   "<|python_tag|>",
-                                       "[TOOL_CALLS]",  "[ARGS]",         "[CALL_ID]",
-                                       "<|tool_call|>", "<|/tool_call|>", "<think>",
-                                       "</think>"};
+constexpr std::string_view kShown[] = {
+    "<tool_call>", "</tool_call>",  "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]",
+    "[CALL_ID]",   "<|tool_call|>", "<|/tool_call|>", "<think>",      "</think>"};
 
 constexpr ToolSyntax kNone{};
 constexpr ToolSyntax kHermes{.name = "hermes", .opens = kHermesOpens, .close = "</tool_call>"};
-constexpr ToolSyntax kLlama3{
-    .name = "llama3", .opens = kLlamaOpens, .bare = true, .more = true};
+constexpr ToolSyntax kLlama3{.name = "llama3", .opens = kLlamaOpens, .bare = true, .more = true};
 constexpr ToolSyntax kMistral{.name = "mistral", .opens = kMistralOpens, .named = true};
-constexpr ToolSyntax kPhi4{.name = "phi4",
-                           .opens = kPhiOpens,
-                           .open_at_start = "functools",
-                           .close = "<|/tool_call|>"};
+constexpr ToolSyntax kPhi4{
+    .name = "phi4", .opens = kPhiOpens, .open_at_start = "functools", .close = "<|/tool_call|>"};
 constexpr ToolSyntax kJson{.name = "json", .bare = true, .more = true};
 
 bool has(std::string_view text, std::string_view part) {

@@ -44,10 +44,10 @@ struct ToolSyntax {
 
 /// How one request's answers are read (reply_reader.hpp).
 struct ReplyFormat {
-    ToolFormat tools = ToolFormat::None;   // None: calls are text
-    std::vector<std::string> names = {};   // of the tools
-    bool thoughts = false;                 // the text before </think> is a thought
-    bool begins_in_thought = false;        // the prompt ends with <think>
+    ToolFormat tools = ToolFormat::None;  // None: calls are text
+    std::vector<std::string> names = {};  // of the tools
+    bool thoughts = false;                // the text before </think> is a thought
+    bool begins_in_thought = false;       // the prompt ends with <think>
 
     [[nodiscard]] bool is_plain() const { return tools == ToolFormat::None && !thoughts; }
 };

@@ -43,7 +43,8 @@ Spec schema_spec(const json& value, const std::string& place) {
 /// "a" | "b" in EBNF.
 Spec choice_spec(const json& values, const std::string& place) {
     if (!values.is_array() || values.empty() || values.size() > kGrammarChoicesMax)
-        return bad_field(place, fmt::format("must be a list of 1 to {} strings", kGrammarChoicesMax));
+        return bad_field(place,
+                         fmt::format("must be a list of 1 to {} strings", kGrammarChoicesMax));
     std::string rule = "root ::= ";
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (!values[i].is_string())
@@ -55,9 +56,8 @@ Spec choice_spec(const json& values, const std::string& place) {
 }
 
 Spec tag_spec(const json& value, const std::string& place) {
-    json tag = value.is_string()
-                   ? json::parse(value.get_ref<const std::string&>(), nullptr, false)
-                   : value;
+    json tag = value.is_string() ? json::parse(value.get_ref<const std::string&>(), nullptr, false)
+                                 : value;
     if (!tag.is_object()) return bad_field(place, "must be a structural tag");
     tag["type"] = "structural_tag";
     return GrammarSpec{.kind = GrammarKind::StructuralTag, .text = tag.dump()};
@@ -120,7 +120,8 @@ ApiResult<GrammarRequest> grammar_request(const json& body) {
     for (const auto& [name, form] : kOldNames) {
         const json* old = fields.find(name);
         if (old != nullptr && !old->empty())
-            return bad_field(name, fmt::format("is \"structured_outputs\": {{\"{}\": ...}} now", form));
+            return bad_field(name,
+                             fmt::format("is \"structured_outputs\": {{\"{}\": ...}} now", form));
     }
     GrammarRequest made;
     const auto read = [&](const char* name, auto&& spec_of) -> std::optional<ApiError> {

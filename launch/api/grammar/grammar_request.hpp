@@ -1,10 +1,10 @@
 // GrammarRequest: the language that a request wants its answers in.
 //
-//     response_format      {"type": "json_object"}, {"type": "json_schema", "json_schema": {"schema"}},
+//     response_format      {"type": "json_object"}, {"type": "json_schema", "json_schema": {...}},
 //                          also with "schema" beside "type", {"type": "structural_tag", "format"}
 //     json_schema          a schema (llama.cpp's own API)
 //     grammar              rules in EBNF that begin with `root`
-//     structured_outputs   {"json" | "regex" | "choice" | "grammar" | "json_object" | "structural_tag"}
+//     structured_outputs   json, regex, choice, grammar, json_object or structural_tag
 //
 // One of them at most. Pure.
 #pragma once

@@ -86,8 +86,7 @@ std::string MessagesEvents::events_of(const std::vector<BlockStep>& steps) const
                 events += typed_event(delta(step.block, step.text));
                 break;
             case BlockStep::Kind::Close:
-                events +=
-                    typed_event(Json{{"type", "content_block_stop"}, {"index", step.block}});
+                events += typed_event(Json{{"type", "content_block_stop"}, {"index", step.block}});
         }
     }
     return events;
@@ -121,14 +120,9 @@ Json MessagesEvents::stop_sequence() const {
 }
 
 Json MessagesEvents::message(bool over) const {
-    Json data{{"id", "msg_" + head_.id},
-              {"type", "message"},
-              {"role", "assistant"},
-              {"model", head_.model},
-              {"content", Json::array()},
-              {"stop_reason", nullptr},
-              {"stop_sequence", nullptr},
-              {"usage", usage()}};
+    Json data{{"id", "msg_" + head_.id},  {"type", "message"},        {"role", "assistant"},
+              {"model", head_.model},     {"content", Json::array()}, {"stop_reason", nullptr},
+              {"stop_sequence", nullptr}, {"usage", usage()}};
     if (!over) return data;
     for (std::size_t i = 0; i < blocks_.all().size(); ++i)
         data["content"].push_back(whole_block(i));

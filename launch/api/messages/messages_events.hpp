@@ -4,9 +4,8 @@
 //     content_block_start, content_block_delta..., content_block_stop      of each block
 //     message_delta (why it ended, usage), message_stop
 //
-// Blocks are thinking, text and tool_use. input_tokens are those that were not found in the cache: the
-// first event, which leaves before that is known, counts all of them.
-// One thread.
+// Blocks are thinking, text and tool_use. input_tokens are those that were not found in the cache:
+// the first event, which leaves before that is known, counts all of them. One thread.
 #pragma once
 
 #include <string>

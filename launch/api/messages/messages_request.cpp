@@ -165,8 +165,9 @@ void move_output(Fields& fields, json& common) {
     if (config != nullptr && config->contains("format")) format = &config->at("format");
     if (format == nullptr || !format->is_object()) return;
     if (text_at(*format, "type") == "json_schema")
-        common["response_format"] = {{"type", "json_schema"},
-                                     {"json_schema", {{"schema", format->value("schema", json{})}}}};
+        common["response_format"] = {
+            {"type", "json_schema"},
+            {"json_schema", {{"schema", format->value("schema", json{})}}}};
 }
 
 ApiResult<json> turns_of(Fields& fields) {

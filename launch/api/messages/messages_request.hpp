@@ -5,9 +5,9 @@
 //     thinking.type -> chat_template_kwargs.enable_thinking
 //     output_config -> reasoning_effort, response_format
 //
-// A line of the system text that names how a client is billed changes with each of its calls, and is
-// dropped: else no prefix of the prompt would be found in the cache. Tools that run on the server of
-// that API are skipped; so are cache_control and fields that change no answer. Pure.
+// A line of the system text that names how a client is billed changes with each of its calls, and
+// is dropped: else no prefix of the prompt would be found in the cache. Tools that run on the
+// server of that API are skipped; so are cache_control and fields that change no answer. Pure.
 #pragma once
 
 #include <string>

@@ -184,14 +184,10 @@ Json ResponsesEvents::usage() const {
 
 Json ResponsesEvents::response(const char* status) const {
     const bool over = finish_ != FinishReason::None;
-    Json data{{"id", "resp_" + head_.id},
-              {"object", "response"},
-              {"created_at", head_.created},
-              {"status", status},
-              {"background", false},
-              {"error", nullptr},
-              {"incomplete_details", nullptr},
-              {"model", head_.model}};
+    Json data{{"id", "resp_" + head_.id},      {"object", "response"},
+              {"created_at", head_.created},   {"status", status},
+              {"background", false},           {"error", nullptr},
+              {"incomplete_details", nullptr}, {"model", head_.model}};
     if (std::string_view{status} == "incomplete")
         data["incomplete_details"] = {{"reason", "max_output_tokens"}};
     data["output"] = Json::array();

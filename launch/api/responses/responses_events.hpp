@@ -1,14 +1,15 @@
 // ResponsesEvents: responses of POST /v1/responses.
 //
 //     response.created, response.in_progress
-//     response.output_item.added, then of a message response.content_part.added, output_text.delta...,
-//         output_text.done, content_part.done; of a call function_call_arguments.delta..., .done; of a
-//         thought reasoning_text.delta..., .done;  response.output_item.done
+//     response.output_item.added, then
+//         of a message    content_part.added, output_text.delta..., .done, content_part.done
+//         of a call       function_call_arguments.delta..., .done
+//         of a thought    reasoning_text.delta..., .done
+//     response.output_item.done
 //     response.completed | response.incomplete (a limit) | response.failed
 //
-// Each event has its name, its place in the row (sequence_number), the ID of its item and indices. The
-// last one has the whole response with usage; there is no [DONE].
-// One thread.
+// Each event has its name, its place in the row (sequence_number), the ID of its item and indices.
+// The last one has the whole response with usage; there is no [DONE]. One thread.
 #pragma once
 
 #include <cstdint>

@@ -80,11 +80,9 @@ std::optional<ApiError> add_item(const json& item, const std::string& place, Cha
     if (type == "reasoning") return add_reasoning(item, place, body);
     if (type == "function_call") {
         if (text_in(item, "name").empty()) return bad_field(place + ".name", "is missing");
-        body.add_call(text_in(item, "call_id"), text_in(item, "name"),
-                      text_in(item, "arguments"));
+        body.add_call(text_in(item, "call_id"), text_in(item, "name"), text_in(item, "arguments"));
     } else if (type == "function_call_output") {
-        ApiResult<std::string> text =
-            item_text(item.value("output", json{}), place + ".output");
+        ApiResult<std::string> text = item_text(item.value("output", json{}), place + ".output");
         if (!text) return text.error();
         body.add_result(text_in(item, "call_id"), text.value());
     } else if (type == "item_reference") {

@@ -3,8 +3,8 @@
 //     chats         [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}]}]
 //     completions   {"tokens", "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}
 //
-// A token that the model excludes has kExcludedLogProb: JSON has no infinity. Bytes that are no text
-// are written as "bytes:\xe2\x80", so that two of them differ. Pure.
+// A token that the model excludes has kExcludedLogProb: JSON has no infinity. Bytes that are no
+// text are written as "bytes:\xe2\x80", so that two of them differ. Pure.
 #pragma once
 
 #include <memory>

@@ -71,8 +71,8 @@ void ChatBody::add_result(const std::string& call, const std::string& text) {
 }
 
 json ChatBody::messages() const {
-    const bool has_turn = messages_.size() > 1 ||
-                          (!messages_.empty() && messages_.front()["role"] != "system");
+    const bool has_turn =
+        messages_.size() > 1 || (!messages_.empty() && messages_.front()["role"] != "system");
     if (has_turn) return messages_;
     json probed = messages_;
     probed.push_back({{"role", "user"}, {"content", ""}});

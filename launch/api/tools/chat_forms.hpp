@@ -14,9 +14,9 @@ namespace paceline::serve {
 
 struct ChatForms {
     ToolFormat tools = ToolFormat::Json;
-    bool shows_tools = false;       // to the model
-    bool thoughts = false;          // answers may begin with one
-    bool opens_by_control = false;  // what opens calls is a control token
+    bool shows_tools = false;                  // to the model
+    bool thoughts = false;                     // answers may begin with one
+    bool opens_by_control = false;             // what opens calls is a control token
     std::vector<TokenId> shown_controls = {};  // they are part of an answer's text
 };
 

@@ -1,11 +1,12 @@
-// answer_grammar(), tool_grammar(): the grammar of answers that may, or must, call tools, in the model's own form of
-// calls: xgrammar's structural tag.
+// answer_grammar(), tool_grammar(): the grammar of answers that may, or must, call tools, in the
+// model's own form of calls: xgrammar's structural tag.
 //
 //     Auto      free text; behind the tag that opens a call nothing but a call
 //     Required  a thought, if the model has them, then calls and nothing else
 //
-// A grammar that the request asks for itself begins behind the thought; where it is a JSON schema and
-// tools may be called, an answer is one or the other. Blanks inside arguments are bounded. Pure.
+// A grammar that the request asks for itself begins behind the thought; where it is a JSON schema
+// and tools may be called, an answer is one or the other. Blanks inside arguments are bounded.
+// Pure.
 #pragma once
 
 #include "launch/api/tools/tool_request.hpp"

@@ -32,8 +32,8 @@ enum class ToolChoice : std::uint8_t {
 };
 
 struct ToolRequest {
-    std::string list = {};                      // of all tools, for the template; empty: none
-    std::vector<ToolFunction> functions = {};   // that may be called
+    std::string list = {};                     // of all tools, for the template; empty: none
+    std::vector<ToolFunction> functions = {};  // that may be called
     ToolChoice choice = ToolChoice::Auto;
     bool parallel = true;  // more than one call
 

@@ -59,9 +59,9 @@ void tools_as_text(json& messages, const std::string& tools) {
         const auto known = names.find(message.value("tool_call_id", std::string{}));
         const std::string name =
             known != names.end() ? known->second : message.value("name", std::string{"the tool"});
-        message = {{"role", "user"},
-                   {"content",
-                    "Result of " + name + ":\n" + message.at("content").get<std::string>()}};
+        message = {
+            {"role", "user"},
+            {"content", "Result of " + name + ":\n" + message.at("content").get<std::string>()}};
     }
     if (!tools.empty()) describe(messages, tools);
 }

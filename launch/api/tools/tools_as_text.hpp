@@ -7,9 +7,9 @@
 // Pure.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <string>
+
+#include <nlohmann/json_fwd.hpp>
 
 namespace paceline::serve {
 

@@ -85,8 +85,7 @@ TEST_CASE("responses: items of the input become the messages of a chat") {
 TEST_CASE("responses: an empty input is a question without words") {
     for (const json& body : std::vector<json>{
              {{"input", json::array()}, {"max_output_tokens", 1}}, {{"input", ""}}, json::object()})
-        CHECK(responses(body)["messages"] ==
-              json::array({{{"role", "user"}, {"content", ""}}}));
+        CHECK(responses(body)["messages"] == json::array({{{"role", "user"}, {"content", ""}}}));
     CHECK(responses({{"instructions", "I"}, {"input", json::array()}})["messages"].size() == 2);
 }
 
@@ -129,18 +128,16 @@ TEST_CASE("messages: turns with calls, results and thoughts become those of a ch
                                {"input", {{"a", 1}}}}})}},
                {{"role", "user"},
                 {"content",
-                 json::array(
-                     {{{"type", "tool_result"},
-                       {"tool_use_id", "t1"},
-                       {"content", json::array({{{"type", "text"}, {"text", "Yes"}}})}},
-                      {{"type", "text"}, {"text", "And?"}}})}},
+                 json::array({{{"type", "tool_result"},
+                               {"tool_use_id", "t1"},
+                               {"content", json::array({{{"type", "text"}, {"text", "Yes"}}})}},
+                              {{"type", "text"}, {"text", "And?"}}})}},
                {{"role", "system"}, {"content", "Remember."}}})},
          {"max_tokens", 7},
          {"stop_sequences", json::array({"END"})},
          {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}},
-         {"tools",
-          json::array({{{"name", "f"}, {"input_schema", {{"type", "object"}}}},
-                       {{"type", "web_search_20250305"}, {"name", "web_search"}}})},
+         {"tools", json::array({{{"name", "f"}, {"input_schema", {{"type", "object"}}}},
+                                {{"type", "web_search_20250305"}, {"name", "web_search"}}})},
          {"tool_choice", {{"type", "any"}, {"disable_parallel_tool_use", true}}},
          {"metadata", {{"user_id", "u"}}}});
     const json& chat = read["messages"];
@@ -148,8 +145,7 @@ TEST_CASE("messages: turns with calls, results and thoughts become those of a ch
     CHECK(chat[0] == json{{"role", "system"}, {"content", "You help."}});
     CHECK(chat[2]["content"] == "I look.");
     CHECK(chat[2]["reasoning_content"] == "So?");
-    CHECK(chat[2]["tool_calls"][0]["function"] ==
-          json{{"name", "f"}, {"arguments", "{\"a\":1}"}});
+    CHECK(chat[2]["tool_calls"][0]["function"] == json{{"name", "f"}, {"arguments", "{\"a\":1}"}});
     CHECK(chat[3]["content"] == "Yes");
     CHECK(chat[4] == json{{"role", "user"}, {"content", "And?\n\nRemember."}});
     CHECK(read["stop"] == json::array({"END"}));
@@ -179,9 +175,10 @@ TEST_CASE("messages: the part that is wrong is named") {
 
 TEST_CASE("messages: the line that names the billing goes, whatever stands in it") {
     const auto system = [](const std::string& text) {
-        return messages({{"system", text},
-                         {"messages", json::array({{{"role", "user"}, {"content", "x"}}})}})
-            ["messages"][0]["content"];
+        return messages(
+            {{"system", text},
+             {"messages",
+              json::array({{{"role", "user"}, {"content", "x"}}})}})["messages"][0]["content"];
     };
     CHECK(system("x-anthropic-billing-header: a=1; b=2;\nYou help.") == "You help.");
     CHECK(system("You help.\nx-anthropic-billing-header: c\nMore.") == "You help.\nMore.");
@@ -194,8 +191,9 @@ TEST_CASE("messages: errors have the form of that API") {
     CHECK(json::parse(reply.body) ==
           json{{"type", "error"},
                {"error", {{"type", "authentication_error"}, {"message", "a key"}}}});
-    CHECK(json::parse(in_form(reply_of({.message = "x"}), ErrorForm::OpenAi).body)["error"]["type"] ==
-          "invalid_request_error");
+    CHECK(
+        json::parse(in_form(reply_of({.message = "x"}), ErrorForm::OpenAi).body)["error"]["type"] ==
+        "invalid_request_error");
 }
 
 }  // namespace

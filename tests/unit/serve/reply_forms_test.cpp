@@ -30,7 +30,9 @@ ResponseHead head() {
 }
 
 /// `text` as tokens of `bytes` bytes, from token `begin` to token `end` of it.
-AnswerPiece piece_of(const std::string& text, std::size_t bytes, std::size_t begin,
+AnswerPiece piece_of(const std::string& text,
+                     std::size_t bytes,
+                     std::size_t begin,
                      std::size_t end) {
     AnswerPiece piece{.begin = begin};
     for (std::size_t i = begin; i < end && i * bytes < text.size(); ++i) {
@@ -97,8 +99,7 @@ json joined(const std::vector<Event>& events) {
         for (const json& choice : event.data["choices"]) {
             if (!choice["finish_reason"].is_null()) message["finish"] = choice["finish_reason"];
             const json& delta = choice["delta"];
-            message["content"] =
-                message["content"].get<std::string>() + delta.value("content", "");
+            message["content"] = message["content"].get<std::string>() + delta.value("content", "");
             CHECK(delta.value("reasoning", "") == delta.value("reasoning_content", ""));
             message["thought"] =
                 message["thought"].get<std::string>() + delta.value("reasoning", "");
@@ -192,19 +193,27 @@ TEST_CASE("responses: the row of events, with indices, and the whole in the last
     for (const std::size_t step : {1U, 4U, 1000U}) {
         ResponsesEvents form{head(), prepared(true)};
         const std::vector<Event> events = streamed(form, kAnswer, step);
-        CHECK(names(events) ==
-              std::vector<std::string>{
-                  "response.created", "response.in_progress", "response.output_item.added",
-                  "response.reasoning_text.delta", "response.reasoning_text.done",
-                  "response.output_item.done", "response.output_item.added",
-                  "response.content_part.added", "response.output_text.delta",
-                  "response.output_text.done", "response.content_part.done",
-                  "response.output_item.done", "response.output_item.added",
-                  "response.function_call_arguments.delta",
-                  "response.function_call_arguments.done", "response.output_item.done",
-                  "response.output_item.added", "response.function_call_arguments.delta",
-                  "response.function_call_arguments.done", "response.output_item.done",
-                  "response.completed"});
+        CHECK(names(events) == std::vector<std::string>{"response.created",
+                                                        "response.in_progress",
+                                                        "response.output_item.added",
+                                                        "response.reasoning_text.delta",
+                                                        "response.reasoning_text.done",
+                                                        "response.output_item.done",
+                                                        "response.output_item.added",
+                                                        "response.content_part.added",
+                                                        "response.output_text.delta",
+                                                        "response.output_text.done",
+                                                        "response.content_part.done",
+                                                        "response.output_item.done",
+                                                        "response.output_item.added",
+                                                        "response.function_call_arguments.delta",
+                                                        "response.function_call_arguments.done",
+                                                        "response.output_item.done",
+                                                        "response.output_item.added",
+                                                        "response.function_call_arguments.delta",
+                                                        "response.function_call_arguments.done",
+                                                        "response.output_item.done",
+                                                        "response.completed"});
         for (std::size_t i = 0; i < events.size(); ++i)
             CHECK(events[i].data["sequence_number"] == i);
         const json response = events.back().data["response"];
@@ -270,8 +279,7 @@ TEST_CASE("messages: the whole has the blocks, the reason and the stop text") {
     MessagesEvents whole{head(), prepared(false)};
     (void)whole.add(0, ended(piece_of(kAnswer, 3, 0, 1000)));
     const json body = json::parse(whole.body());
-    CHECK(body["content"][0] ==
-          json{{"type", "thinking"}, {"thinking", "So?"}, {"signature", ""}});
+    CHECK(body["content"][0] == json{{"type", "thinking"}, {"thinking", "So?"}, {"signature", ""}});
     CHECK(body["content"][1] == json{{"type", "text"}, {"text", "I look."}});
     CHECK(body["content"][2]["input"] == json{{"a", 1}});
     CHECK(body["content"][3]["type"] == "tool_use");

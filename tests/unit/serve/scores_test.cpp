@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <limits>
+
+#include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "launch/api/answer_events.hpp"
@@ -62,13 +63,14 @@ TEST_CASE("scores: chats have an entry a token, with the bytes of each") {
     scores->add(a, {.log_prob = -0.5F, .rank = 0, .top = {{a, -0.5F}, {b, -1.25F}}});
     scores->add(b, {.log_prob = -std::numeric_limits<float>::infinity(), .rank = 9});
     const json made = scores->take();
-    CHECK(made["content"][0] ==
-          json{{"token", "a"},
-               {"logprob", -0.5},
-               {"bytes", json::array({97})},
-               {"top_logprobs",
-                json::array({{{"token", "a"}, {"logprob", -0.5}, {"bytes", json::array({97})}},
-                             {{"token", "b"}, {"logprob", -1.25}, {"bytes", json::array({98})}}})}});
+    CHECK(
+        made["content"][0] ==
+        json{{"token", "a"},
+             {"logprob", -0.5},
+             {"bytes", json::array({97})},
+             {"top_logprobs",
+              json::array({{{"token", "a"}, {"logprob", -0.5}, {"bytes", json::array({97})}},
+                           {{"token", "b"}, {"logprob", -1.25}, {"bytes", json::array({98})}}})}});
     CHECK(made["content"][1]["logprob"] == kExcludedLogProb);
     CHECK(scores->empty());
 }

@@ -86,15 +86,33 @@ TEST_CASE("tool calls: Hermes has tags around each call, blanks beside them go")
 TEST_CASE("tool calls: text that is no call comes out as it is") {
     for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
                                    ToolFormat::Phi4, ToolFormat::Json}) {
-        for (const std::string text :
-             {"", " ", "a", "1 < 2 <tool", "<tool_call>x</tool_call>", "<tool_call>", "\n{\"a\": 1}",
-              "[TOOL_CALLS]", "[TOOL_CALLS] [1]", "[TOOL_CALLS]f g", "[TOOL_CALLS]f[ARG]{}",
-              "{\"name\": \"rain\"}", "{\"name\": \"other\", \"parameters\": {}}", "functools",
-              "functools[]", "x functools[{\"name\": \"rain\", \"arguments\": {}}]", "[{}]", "[",
-              "<|tool_call|>[", "<|python_tag|>print(1)", "{\"name\": \"rain\", \"arguments\": 1}",
-              "{\"name\": 5, \"arguments\": {}}", "<tool_call>{\"name\": \"rain\",}</tool_call>",
-              "<tool_call>{\"arguments\": {}}</tool_call>", "<<<tool_call>{}", "{\"name\": \"rain\"",
-              "<tool_call>{\"name\":\"\",\"arguments\":{}}"}) {
+        for (const std::string text : {"",
+                                       " ",
+                                       "a",
+                                       "1 < 2 <tool",
+                                       "<tool_call>x</tool_call>",
+                                       "<tool_call>",
+                                       "\n{\"a\": 1}",
+                                       "[TOOL_CALLS]",
+                                       "[TOOL_CALLS] [1]",
+                                       "[TOOL_CALLS]f g",
+                                       "[TOOL_CALLS]f[ARG]{}",
+                                       "{\"name\": \"rain\"}",
+                                       "{\"name\": \"other\", \"parameters\": {}}",
+                                       "functools",
+                                       "functools[]",
+                                       "x functools[{\"name\": \"rain\", \"arguments\": {}}]",
+                                       "[{}]",
+                                       "[",
+                                       "<|tool_call|>[",
+                                       "<|python_tag|>print(1)",
+                                       "{\"name\": \"rain\", \"arguments\": 1}",
+                                       "{\"name\": 5, \"arguments\": {}}",
+                                       "<tool_call>{\"name\": \"rain\",}</tool_call>",
+                                       "<tool_call>{\"arguments\": {}}</tool_call>",
+                                       "<<<tool_call>{}",
+                                       "{\"name\": \"rain\"",
+                                       "<tool_call>{\"name\":\"\",\"arguments\":{}}"}) {
             CAPTURE(static_cast<int>(tools));
             CHECK(read(tools, text) == text);
             check_divisions(format_of(tools), text);
@@ -123,8 +141,7 @@ TEST_CASE("tool calls: a call that breaks, or is cut, ends where it does") {
     CHECK(read(ToolFormat::Hermes, R"(<tool_call>{"name": "f", "arguments": {"a": tru! x)") ==
           R"(<f {"a": tru>! x)");
     CHECK(read(ToolFormat::Hermes, "<tool_call>" + kTime + "\n</tool") == "<time {}>");
-    CHECK(read(ToolFormat::Json, R"([{"name": "rain", "arguments": {}}, 5])") ==
-          "<rain {}>5]");
+    CHECK(read(ToolFormat::Json, R"([{"name": "rain", "arguments": {}}, 5])") == "<rain {}>5]");
 }
 
 TEST_CASE("tool calls: Llama 3 begins with an object of a known tool, or has a tag") {
@@ -166,13 +183,13 @@ TEST_CASE("tool calls: every format cut at every byte gives the same events") {
     const std::string list = "[" + kRain + " ,\n" + kTime + "]";
     for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
                                    ToolFormat::Phi4, ToolFormat::Json}) {
-        for (const std::string& text : std::vector<std::string>
-             {"a \n <tool_call>\n" + kRain + "\n</tool_call>\n<tool_call>" + kTime +
-                  "</tool_call> b",
-              two, " " + two + " x", "<|python_tag|>" + two, "x[TOOL_CALLS]" + list + " y",
-              "[TOOL_CALLS]rain[CALL_ID]a1[ARGS]{\"a\": \"[ARGS]\"}[TOOL_CALLS]time{}z",
-              "functools" + list, "<|tool_call|>" + list + "<|/tool_call|> z", list, "  " + list,
-              "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": nul}}</tool_call>"})
+        for (const std::string& text : std::vector<std::string>{
+                 "a \n <tool_call>\n" + kRain + "\n</tool_call>\n<tool_call>" + kTime +
+                     "</tool_call> b",
+                 two, " " + two + " x", "<|python_tag|>" + two, "x[TOOL_CALLS]" + list + " y",
+                 "[TOOL_CALLS]rain[CALL_ID]a1[ARGS]{\"a\": \"[ARGS]\"}[TOOL_CALLS]time{}z",
+                 "functools" + list, "<|tool_call|>" + list + "<|/tool_call|> z", list, "  " + list,
+                 "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": nul}}</tool_call>"})
             check_divisions(format_of(tools), text);
     }
 }

@@ -12,11 +12,12 @@ namespace {
 using nlohmann::json;
 
 json tool(const std::string& name) {
-    return {{"type", "function"},
-            {"function",
-             {{"name", name},
-              {"description", "d"},
-              {"parameters", {{"type", "object"}, {"properties", {{"a", {{"type", "string"}}}}}}}}}};
+    return {
+        {"type", "function"},
+        {"function",
+         {{"name", name},
+          {"description", "d"},
+          {"parameters", {{"type", "object"}, {"properties", {{"a", {{"type", "string"}}}}}}}}}};
 }
 
 std::string param(const json& body) {
@@ -116,8 +117,8 @@ TEST_CASE("tools: a template without a place for them has them as text") {
          {{"role", "assistant"},
           {"content", "So."},
           {"tool_calls",
-           json::array({{{"id", "1"},
-                         {"function", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}}}})}},
+           json::array(
+               {{{"id", "1"}, {"function", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}}}})}},
          {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "Yes"}}});
     tools_as_text(messages, "[TOOLS]");
     REQUIRE(messages.size() == 4);
