@@ -144,7 +144,7 @@ Go Service::take(AnswerId id, TokenId token) {
     Open& open = at->second;
     open.last_token = whole_time_;
     if (open.order.prompt_only) return Go::On;
-    ++totals_.tokens;
+    if (open.order.counted) ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
     TokenOrigin origin = TokenOrigin::Target;
     if (!open.candidates.empty()) {
@@ -177,6 +177,16 @@ void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status)
     begin_next();
 }
 
+void Service::count(const AnswerStats& stats, const Status& status) {
+    const bool cancelled = stats.finish == FinishReason::Interrupted;
+    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
+    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
+    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
+    totals_.verdicts.add(stats.verdicts);
+    totals_.replays += stats.replays;
+    totals_.preemptions += stats.preemptions;
+}
+
 /// Ends its stream; it is no longer open.
 void Service::finish(std::map<AnswerId, Open>::iterator at,
                      const AnswerStats& given,
@@ -190,13 +200,7 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
         rest = text->finish();
         if (text->stopped()) stats.finish = FinishReason::StopString;
     }
-    const bool cancelled = stats.finish == FinishReason::Interrupted;
-    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
-    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
-    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
-    totals_.verdicts.add(stats.verdicts);
-    totals_.replays += stats.replays;
-    totals_.preemptions += stats.preemptions;
+    if (open.order.counted) count(stats, status);
     open.stream->end(rest, stats, status);
     {
         const std::lock_guard lock{idle_mutex_};

@@ -65,6 +65,7 @@ struct ServiceOrder {
     /// The prompt alone is wanted, for its scores or its cache: max_tokens is 1, and the token that
     /// says that the prompt was processed is not given to the stream.
     bool prompt_only = false;
+    bool counted = true;  // among the answers and tokens of the snapshot
 };
 
 enum class SubmitOutcome : std::uint8_t { Accepted, QueueFull, Draining, Invalid, Failed };
@@ -165,6 +166,7 @@ private:
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,
                 const Status& status);
+    void count(const AnswerStats& stats, const Status& status);
     void stop(AnswerId id, const Status& why);
     void tick();
     void check_deadlines();
