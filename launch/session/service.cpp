@@ -17,11 +17,14 @@ Error refused(const char* what) {
 
 }  // namespace
 
-Service::Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options)
+Service::Service(std::unique_ptr<PipelineSession> session,
+                 const ServiceOptions& options,
+                 std::unique_ptr<GrammarHelpers> grammars)
     : options_{options},
       snapshot_{std::make_shared<const ServiceSnapshot>()},
       last_tick_{Clock::now()},
-      session_{std::move(session)} {
+      session_{std::move(session)},
+      grammars_{std::move(grammars)} {
     session_->on_over([this](const Status& ended) { over(ended); });
     session_->call([this] { publish(); });
     session_->call_every(kTick, [this] { tick(); });
@@ -36,8 +39,7 @@ Submitted Service::submit(ServiceOrder order) {
     if (draining_)
         return {SubmitOutcome::Draining,
                 refused("no further requests are accepted: shutting down")};
-    if (Status valid = session_->check(order.request); !valid)
-        return {SubmitOutcome::Invalid, valid};
+    if (Status valid = check(order.request); !valid) return {SubmitOutcome::Invalid, valid};
     {
         const std::lock_guard lock{idle_mutex_};
         if (unfinished_ >= options_.running + options_.waiting)
@@ -46,14 +48,30 @@ Submitted Service::submit(ServiceOrder order) {
         ++unfinished_;
     }
     Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
+    const GrammarSpec grammar = order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
         first = inbox_.empty();
-        inbox_.push_back({taken.id, {.order = std::move(order), .stream = taken.stream}});
+        inbox_.push_back({taken.id,
+                          {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
     }
     if (first) session_->post([this] { take_inbox(); });
+    if (!grammar.any()) return taken;
+    grammars_->compile(grammar, [this, id = taken.id](const Result<CompiledGrammarPtr>& made) {
+        session_->post([this, id, made] { compiled(id, made); });
+    });
     return taken;
+}
+
+/// All but whether a grammar can be compiled.
+Status Service::check(const Request& request) const {
+    if (!request.grammar.any() || request.compiled != nullptr) return session_->check(request);
+    if (!has_grammars() || grammars_ == nullptr) return no_grammars();
+    Request without{request};
+    without.grammar = {};
+    without.compiled = std::make_shared<const CompiledGrammar>();
+    return session_->check(without);
 }
 
 void Service::cancel(AnswerId id) {
@@ -96,8 +114,20 @@ void Service::take_inbox() {
             finish(at, {.finish = FinishReason::Interrupted}, gone());
             continue;
         }
-        line_.add(each.id.value, priority, whole_time_);
+        if (!at->second.compiling) line_.add(each.id.value, priority, whole_time_);
     }
+    begin_next();
+}
+
+/// The grammar of an order is there, or is refused.
+void Service::compiled(AnswerId id, const Result<CompiledGrammarPtr>& made) {
+    take_inbox();  // the order may be there still
+    const auto at = open_.find(id);
+    if (at == open_.end()) return;  // it was cancelled meanwhile
+    if (!made) return finish(at, {.finish = FinishReason::Interrupted}, made.error());
+    at->second.compiling = false;
+    at->second.order.request.compiled = made.value();
+    line_.add(id.value, at->second.order.priority, at->second.submitted);
     begin_next();
 }
 
