@@ -231,7 +231,8 @@ asio::awaitable<bool> HttpConnection::exchange() {
     ResponseTerms terms{.version = request.version() >= 11 ? 11U : 10U,
                         .keep_alive = request.keep_alive(),
                         .head_only = head.method == "HEAD",
-                        .origin = context_.access.allowed_origin(head)};
+                        .origin = context_.access.allowed_origin(head),
+                        .errors = error_form_of(head.target)};
     if (head.method == "OPTIONS" && !terms.origin.empty() && parser.is_done() &&
         !context_.access.check_place(head))
         co_return co_await writer_.write_preflight(terms);

@@ -48,13 +48,15 @@ Submitted Service::submit(ServiceOrder order) {
         ++unfinished_;
     }
     Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
-    const GrammarSpec grammar = order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
+    const GrammarSpec grammar =
+        order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
         first = inbox_.empty();
-        inbox_.push_back({taken.id,
-                          {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
+        inbox_.push_back(
+            {taken.id,
+             {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
     }
     if (first) session_->post([this] { take_inbox(); });
     if (!grammar.any()) return taken;

@@ -210,7 +210,7 @@ private:
     std::optional<std::chrono::steady_clock::time_point> recovering_since_;
     std::chrono::steady_clock::time_point usage_read_{};
 
-    std::unique_ptr<PipelineSession> session_;   // its loop uses the rest
+    std::unique_ptr<PipelineSession> session_;  // its loop uses the rest
     std::unique_ptr<GrammarHelpers> grammars_;  // last: they call the loop
 };
 
