@@ -118,7 +118,7 @@ void SpeculationAccount::changed(RequestId request) {
 void SpeculationAccount::judged(std::span<const JudgedNode> nodes, bool drawn) {
     for (const JudgedNode& node : nodes) {
         rates_.learn({.origin = node.origin, .drawn = drawn}, node.log_prob, node.right);
-        if (node.origin == msg::Origin::Lookup) continue;
+        if (node.origin == msg::Origin::Lookup || node.origin == msg::Origin::Forced) continue;
         const bool of_exit = node.origin == msg::Origin::Exit || node.origin == msg::Origin::Heads;
         const Group group = of_exit ? Group::Exits : Group::Drafts;
         groups_[static_cast<std::size_t>(group)].quiet = 0;

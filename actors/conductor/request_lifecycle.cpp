@@ -75,7 +75,10 @@ bool RequestLifecycle::may_pass(const RequestRecord& waiting) {
 
 void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record, StageId to) {
     if (stages_.is_lost(to)) return;  // a draft: it gets this when it has joined
-    const BeginPayload spec = requests_.begin_of(request, record);
+    BeginPayload spec = requests_.begin_of(request, record);
+    const StageTable::Stage* stage = stages_.find(to);
+    const bool uses_it = to == verifier_ || (stage != nullptr && !stage->essential);
+    if (uses_it && spec.compiled != nullptr) grammars_.add(to, *spec.compiled, spec);
     context_->post(to, control::Begin{request, record.attempt, encode_begin(spec)});
 }
 
@@ -117,6 +120,7 @@ void RequestLifecycle::stage_lost(StageId peer) {
     const bool is_news = stages_.lose(peer);
     stops_.forget(peer);
     drafts_.forget(peer);
+    grammars_.forget(peer);
     if (!is_news)
         return;  // its next incarnation died before it was at work: no request ran with it
     if (lost->essential) return lose_essential(*lost);

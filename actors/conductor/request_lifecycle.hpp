@@ -46,6 +46,7 @@
 #include "actors/conductor/request_table.hpp"
 #include "actors/conductor/stage_table.hpp"
 #include "actors/conductor/stop_outbox.hpp"
+#include "actors/decoding/grammar_store.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
@@ -104,6 +105,7 @@ private:
     RecoveryDeadlines deadlines_;
     ProgressTimer progress_;
     StopOutbox stops_;
+    SentGrammars grammars_;
     std::uint64_t ends_ = 0;                         // of requests that ran
     std::optional<std::uint64_t> first_waits_ = {};  // turn of the first one that does not fit
     Micros first_waits_since_{0};

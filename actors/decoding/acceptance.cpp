@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"
 #include "model/sampling/candidates.hpp"
 
@@ -14,6 +15,7 @@ BatchWalk::BatchWalk(const WalkInput& input) : input_{input}, at_{0} {
     PACE_CHECK(!input.committed.empty(), "a batch is verified without a text before it");
     PACE_CHECK(input.drawn_below.empty() || input.drawn_below.size() == input.rows.size(),
                "drawn siblings of other rows");
+    if (input.grammar != nullptr && !input.grammar->follow(input.committed)) fail();
 }
 
 std::optional<std::size_t> BatchWalk::wanted() const {
@@ -41,15 +43,25 @@ std::vector<std::size_t> BatchWalk::likely_path(std::size_t row, std::size_t cou
 std::optional<TokenId> BatchWalk::chosen(std::span<float> logits, SamplerScratch& scratch) {
     const Position position = position_behind(*at_);
     const SeenTokens seen{.committed = input_.committed, .path = result_.tokens};
+    const TokenMask* mask = masked() ? &input_.grammar->mask() : nullptr;
     if (input_.rule == AcceptanceRule::Unverified) {
         const std::vector<std::size_t> candidates = children(*at_);
-        if (!candidates.empty()) return input_.rows[candidates.front()].token;
+        if (!candidates.empty()) {
+            const TokenId first = input_.rows[candidates.front()].token;
+            if (mask == nullptr || mask->allows(first)) return first;
+        }
+    }
+    if (mask != nullptr && planted(PlantedBug::MaskBeforeBias)) {
+        for (std::size_t i = 0; i < logits.size(); ++i)
+            if (!mask->allows(static_cast<TokenId>(i))) logits[i] = -100.0F;
+        mask = nullptr;
     }
     if (input_.rule != AcceptanceRule::Rejection) {
-        return sample(logits, position, seen, input_.sampling, scratch);
+        return sample(logits, position, seen, input_.sampling, scratch, mask);
     }
     probabilities_.resize(logits.size());
-    if (!probabilities(logits, seen, input_.sampling, probabilities_, scratch)) return std::nullopt;
+    if (!probabilities(logits, seen, input_.sampling, probabilities_, scratch, mask))
+        return std::nullopt;
     weights_.assign(probabilities_.begin(), probabilities_.end());
     return choose_by_rejection();
 }
@@ -81,13 +93,14 @@ void BatchWalk::feed(std::span<float> logits, SamplerScratch& scratch) {
 }
 
 void BatchWalk::feed(std::optional<TokenId> own) {
-    PACE_CHECK(at_.has_value() && coupled(), "a coupled walk that is not over is fed a token");
+    PACE_CHECK(at_.has_value() && coupled() && !masked(),
+               "a coupled walk that is not over is fed a token");
     take_own(own);
 }
 
 void BatchWalk::take_own(std::optional<TokenId> own) {
     ++result_.rows_sampled;
-    if (own) {
+    if (own && (!masked() || input_.grammar->accept(*own))) {
         commit(*own);
     } else {
         fail();
@@ -106,6 +119,10 @@ void BatchWalk::commit(TokenId own) {
     result_.tokens.push_back(own);
     result_.last_row = from;
     result_.finish = input_.finish.after(own, input_.rows[from].position + 1);
+    if (planted(PlantedBug::ForcedIsAccepted) && masked() && result_.finish == FinishReason::None) {
+        const std::optional<TokenId> forced = input_.grammar->mask().only();
+        if (forced) (void)input_.grammar->accept(*forced);
+    }
     at_.reset();
     if (result_.finish != FinishReason::None || result_.tokens.size() > kGammaMax) return;
     for (const std::size_t child : children(from)) {

@@ -142,6 +142,9 @@ void fields(Archive& archive, Payload& begin) {
     archive.value("scores.answer", scores.answer);
     archive.value("scores.prompt", scores.prompt);
     archive.value("scores.top", scores.top);
+    archive.text("grammar_hash", begin.grammar_hash, kGrammarHashBytes);
+    archive.text("grammar_bytes", begin.grammar_bytes, kCompiledGrammarMax);
+    archive.value("grammars_forgotten", begin.grammars_forgotten);
 }
 
 }  // namespace
@@ -158,6 +161,13 @@ Status validate(const BeginPayload& begin, int vocab_size, std::int32_t kv_slots
                                     std::to_string(static_cast<int>(begin.acceptance)),
                                     "0 (coupled), 1 (rejection) or 2 (unverified)");
     }
+    if (!begin.grammar_hash.empty() && begin.grammar_hash.size() != kGrammarHashBytes) {
+        return request_out_of_range("grammar_hash",
+                                    fmt::format("{} bytes", begin.grammar_hash.size()),
+                                    fmt::format("0 or {}", kGrammarHashBytes));
+    }
+    if (begin.grammar_hash.empty() && !begin.grammar_bytes.empty())
+        return Error{Errc::BadArgument, "request: the bytes of a grammar without its hash"};
     return check_answer(begin, begin.replayed, vocab_size);
 }
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "actors/decoding/acceptance.hpp"
@@ -28,6 +29,11 @@ struct BeginPayload : Request {
     std::uint32_t cache_generation = 0;
     LostKeys keys_lost = {};
     AcceptanceRule acceptance = AcceptanceRule::Coupled;  // the pipeline's
+    // Of a stage that needs the grammar: its hash, and the bytes of one that this incarnation has not got
+    // (grammar_store.hpp). `grammar` does not travel.
+    std::string grammar_hash = {};
+    std::string grammar_bytes = {};
+    bool grammars_forgotten = false;  // all that were sent before
 
     [[nodiscard]] FinishRule finish_rule() const {
         FinishRule rule = Request::finish_rule();

@@ -34,14 +34,15 @@ Result<PlainDecoder> PlainDecoder::make(Backend& backend, PlainOptions options) 
     }
     const Position context = options.context == 0 ? most : options.context;
     if (context < 1) return bad("the KV cache has no slots");
-    return PlainDecoder{backend, options.prefill_rows, context};
+    return PlainDecoder{backend, std::move(options), context};
 }
 
-PlainDecoder::PlainDecoder(Backend& backend, int prefill_rows, Position context)
+PlainDecoder::PlainDecoder(Backend& backend, PlainOptions options, Position context)
     : backend_{&backend},
-      prefill_rows_{std::min<int>(prefill_rows, context)},
+      prefill_rows_{std::min<int>(options.prefill_rows, context)},
       context_{context},
-      scratch_{std::make_unique<SamplerScratch>()} {
+      scratch_{std::make_unique<SamplerScratch>()},
+      grammars_{std::move(options.grammars)} {
     const ModelConfig& config = backend.config();
     slots_.resize(static_cast<std::size_t>(context));
     for (std::size_t p = 0; p < slots_.size(); ++p) slots_[p] = static_cast<KvSlot>(p);
@@ -79,7 +80,21 @@ Status PlainDecoder::check(const Request& request, Position context) const {
     if (request.max_tokens < 1 && request.max_tokens != kUnlimitedTokens) {
         return bad(fmt::format("max_tokens = {}, must be at least 1, or -1", request.max_tokens));
     }
+    if (request.grammar.any() && request.compiled == nullptr)
+        return bad("the grammar is not compiled");
+    if (request.compiled != nullptr && request.end_tokens.empty())
+        return bad("an answer with a grammar needs end tokens, which end it");
+    if (request.compiled != nullptr && grammars_ == nullptr) return no_grammars();
     return validate(request.sampling, vocab);
+}
+
+/// Of an answer that begins after `length` tokens.
+Status PlainDecoder::begin_grammar(const Request& request, Position length) {
+    grammar_.reset();
+    if (request.compiled == nullptr) return {};
+    grammar_ =
+        std::make_unique<AnswerGrammar>(*grammars_, request.compiled, request.end_tokens, length);
+    return grammar_->follow(text_);
 }
 
 RunOutcome PlainDecoder::feed(std::int32_t count,
@@ -151,8 +166,13 @@ std::optional<TokenId> PlainDecoder::draw(const Request& request) {
     if (device_for(request) != nullptr) return tokens_.back();
     const std::span<float> logits = last_logits();
     if (request.scores.answer) row_scores_.read(logits, request.scores.top, *scratch_);
-    return sample(logits, static_cast<Position>(text_.size()), {.committed = text_, .path = {}},
-                  request.sampling, *scratch_);
+    const TokenMask* mask = grammar_ == nullptr ? nullptr : &grammar_->mask();
+    const std::optional<TokenId> token =
+        sample(logits, static_cast<Position>(text_.size()), {.committed = text_, .path = {}},
+               request.sampling, *scratch_, mask);
+    if (token && grammar_ != nullptr)
+        PACE_CHECK(grammar_->accept(*token), "a token is drawn that the grammar does not allow");
+    return token;
 }
 
 std::span<float> PlainDecoder::last_logits() {
@@ -170,6 +190,10 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
     if (const Status checked = check(request, context); !checked) return checked.error();
     text_.insert(text_.end(), request.text.begin(), request.text.end());
     const auto length = static_cast<Position>(text_.size());
+    if (Status begun = begin_grammar(request, length); !begun) {
+        text_.resize(text_.size() - request.text.size());
+        return begun.error();
+    }
     const FinishRule rule{.end_tokens = request.end_tokens,
                           .max_tokens = request.max_tokens,
                           .answer_begin = length,

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "actors/decoding/answer.hpp"
+#include "actors/decoding/answer_grammar.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -31,6 +32,7 @@ namespace paceline {
 struct PlainOptions {
     int prefill_rows = 512;  // rows of one prefill chunk, >= 1
     Position context = 0;    // tokens of the whole text; 0: what the model and its KV cache hold
+    std::shared_ptr<GrammarLoader> grammars = {};  // nullptr: requests with a grammar are refused
 };
 
 enum class Go : std::uint8_t { On, Stop };
@@ -55,7 +57,8 @@ public:
     /// Tokens are appended to the text as they are drawn. A context of 0 is the decoder's, a larger
     /// one is cut to it. `cancel` may be nullptr.
     /// Errors: BadArgument for an empty text, a token outside the vocabulary, bad sampling
-    /// parameters, or a text that leaves no room in the context (then the text is as before).
+    /// parameters, or a text that leaves no room in the context; Unsupported for a grammar in a
+    /// build without them (then the text is as before).
     Result<AnswerStats> run(const Request& request,
                             const OnToken& on_token,
                             const CancelToken* cancel,
@@ -80,12 +83,13 @@ public:
 private:
     static constexpr std::size_t kScoredRows = 8;  // of one call of the head
 
-    PlainDecoder(Backend& backend, int prefill_rows, Position context);
+    PlainDecoder(Backend& backend, PlainOptions options, Position context);
     [[nodiscard]] Status check(const Request& request, Position context) const;
     RunOutcome feed(std::int32_t rows, const Request& request, const CancelToken* cancel);
     RunOutcome run_rows(std::span<const Row> rows,
                         const Request& request,
                         const CancelToken* cancel);
+    [[nodiscard]] Status begin_grammar(const Request& request, Position length);
     void score_prompt(Position first, Position end, const ScoreOptions& scores);
     [[nodiscard]] std::optional<TokenId> draw(const Request& request);
     [[nodiscard]] DeviceSampler* device_for(const Request& request) const;
@@ -104,6 +108,8 @@ private:
     std::vector<DrawJob> jobs_;  // of the last feed's rows, where tokens are drawn with the layers
     std::vector<std::optional<TokenId>> tokens_;
     std::unique_ptr<SamplerScratch> scratch_;
+    std::shared_ptr<GrammarLoader> grammars_;
+    std::unique_ptr<AnswerGrammar> grammar_;  // of the answer; nullptr: none
     RowScores row_scores_;
     OnScores on_scores_;                           // may be empty
     std::function<void(double part)> on_prefill_;  // may be empty

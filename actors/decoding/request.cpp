@@ -36,6 +36,14 @@ Status validate_speculation(const SpeculationLimits& limits) {
     return {};
 }
 
+Status validate_grammar(const Request& request) {
+    if (request.grammar.any() && request.compiled == nullptr)
+        return Error{Errc::BadArgument, "request: its grammar is not compiled"};
+    if (request.compiled == nullptr || !request.end_tokens.empty()) return {};
+    return Error{Errc::BadArgument,
+                 "request: an answer with a grammar needs end tokens, which end it"};
+}
+
 }  // namespace
 
 Error request_out_of_range(const std::string& field,
@@ -86,6 +94,7 @@ Status check_answer(const Request& request, std::int32_t replayed, int vocab_siz
         return tokens;
     }
     if (Status limits = validate_speculation(request.speculation); !limits) return limits;
+    if (Status allowed = validate_grammar(request); !allowed) return allowed;
     if (request.scores.top < 0 || request.scores.top > kTopScoresMax) {
         return request_out_of_range("scores.top", std::to_string(request.scores.top),
                                     fmt::format("0 .. {}", kTopScoresMax));

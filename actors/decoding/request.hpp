@@ -19,6 +19,8 @@
 #include "actors/decoding/speculation_limits.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "model/grammar/grammar.hpp"
+#include "model/grammar/grammar_spec.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/sampling/token_scores.hpp"
 
@@ -42,10 +44,14 @@ struct Request {
     /// Log probabilities of tokens. Those of the prompt need all of its rows: none is taken from
     /// the cache.
     ScoreOptions scores = {};
+    /// The language that the answer belongs to; it has end tokens then.
+    GrammarSpec grammar = {};
+    /// What that is compiled to: before anything is decoded.
+    CompiledGrammarPtr compiled = {};
 
     /// Whether the answer's tokens are drawn from logits in host memory, where the rest of what is
     /// wanted is computed from them.
-    [[nodiscard]] bool needs_logits() const { return scores.answer; }
+    [[nodiscard]] bool needs_logits() const { return scores.answer || compiled != nullptr; }
     /// Of an answer that begins after `text`.
     [[nodiscard]] FinishRule finish_rule() const {
         return {.end_tokens = end_tokens,

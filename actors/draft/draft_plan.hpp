@@ -32,6 +32,7 @@ struct DraftPlan {
 struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};
+    std::shared_ptr<GrammarLoader> grammars = {};  // nullptr: nothing is known of grammars
     // The model's skip set changes: chosen anew from residuals, or searched. At most one of them.
     std::optional<LayerSkipDpOptions> programme = {};
     std::optional<SearchTrialOptions> search = {};

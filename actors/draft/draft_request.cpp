@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/draft/grammar_source.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 
@@ -50,8 +51,10 @@ DraftRequest::DraftRequest(const control::Begin& begin,
     const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
     if (model_ != nullptr) model_->open(*text);
-    if (!tools.source) return;
-    source = tools.source(spec);
+    if (tools.source) source = tools.source(spec);
+    if (spec.compiled != nullptr && tools.grammars != nullptr)
+        source = std::make_unique<GrammarSource>(*tools.grammars, spec, std::move(source));
+    if (source == nullptr) return;
     source->commit(spec.text);
     source_due = true;
 }

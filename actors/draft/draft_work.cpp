@@ -85,9 +85,11 @@ bool DraftWork::current(const RequestPtr& request) const {
 }
 
 Status DraftWork::begin(const control::Begin& begin) {
-    if (!inbox_.attempts.is_news(begin.request, begin.attempt)) return {};
-    const Result<BeginPayload> decoded = decode_begin(begin.payload);
+    Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
+    // Grammars come with Begins, and later ones rely on them: those of stale ones are kept too.
+    if (Status taken = grammars_.take(decoded.value()); !taken) return taken;
+    if (!inbox_.attempts.is_news(begin.request, begin.attempt)) return {};
     const BeginPayload& spec = decoded.value();
     if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
     if (catch_up(begin, spec)) return inbox_.deliver_due();

@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "actors/decoding/adaptive_stops.hpp"
+#include "actors/decoding/grammar_store.hpp"
 #include "actors/draft/draft_plan.hpp"
 #include "actors/draft/draft_request.hpp"
 #include "actors/protocol/inbox.hpp"
@@ -148,6 +149,7 @@ private:
     SetSearcher* search_ = nullptr;
     std::optional<StageId> copies_to_;
     std::map<RequestId, RequestPtr> requests_;
+    GrammarStore grammars_;
     RequestId served_;  // the last one that a job was for
     std::shared_ptr<Pass> pass_;
     std::shared_ptr<Trial> trial_;

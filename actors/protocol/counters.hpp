@@ -36,6 +36,7 @@ inline constexpr Counter kOutcomeExit = free_counter(11);      // an early exit
 inline constexpr Counter kOutcomeLookup = free_counter(12);    // prompt lookup
 inline constexpr Counter kOutcomeHeads = free_counter(13);     // heads that look further ahead
 inline constexpr Counter kOutcomeNone = free_counter(14);      // no stage had proposed it
+inline constexpr Counter kOutcomeForced = free_counter(36);    // the grammar of the answer
 
 // Of the first segment: what its verify batches cost.
 inline constexpr Counter kRowsWasted = free_counter(15);  // rows that were not committed
@@ -78,6 +79,7 @@ inline constexpr Counter kPreemptions = free_counter(33);  // requests whose pag
 
 /// The outcome counter of candidates from `origin`.
 [[nodiscard]] constexpr Counter outcome_of(msg::Origin origin) {
+    if (origin == msg::Origin::Forced) return kOutcomeForced;
     return static_cast<Counter>(static_cast<std::size_t>(kOutcomeTrunk) +
                                 static_cast<std::size_t>(origin));
 }

@@ -24,6 +24,12 @@ RequestState::RequestState(RequestId request, Attempt attempt, BeginPayload spec
     tree_.plant(text_.back(), static_cast<Position>(text_.size()) - 1);
 }
 
+void RequestState::follow_grammar(GrammarLoader& loader) {
+    if (spec_.compiled == nullptr) return;
+    grammar_ = std::make_unique<AnswerGrammar>(loader, spec_.compiled, spec_.end_tokens,
+                                               finish_rule_.answer_begin);
+}
+
 bool RequestState::wants(std::span<const msg::BatchRow> rows) const {
     return !over() && std::any_of(rows.begin(), rows.end(), [this](const msg::BatchRow& row) {
         return tree_.find(row.node) != nullptr;

@@ -11,9 +11,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "actors/decoding/answer_grammar.hpp"
 #include "actors/decoding/begin_payload.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
@@ -41,6 +43,10 @@ public:
     [[nodiscard]] TokenTree& tree() { return tree_; }
     [[nodiscard]] const TokenTree& tree() const { return tree_; }
     [[nodiscard]] FinishReason finish() const { return finish_; }
+    /// Of the answer, in the stage that needs it; nullptr: none. It is the job's while one runs.
+    [[nodiscard]] AnswerGrammar* grammar() const { return grammar_.get(); }
+    /// `spec.compiled` is followed from now on. Before the first job. The loader outlives the state.
+    void follow_grammar(GrammarLoader& loader);
     /// The answer has ended or was stopped: nothing new is computed for it. What is committed
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.
     [[nodiscard]] bool over() const { return stopped_ || finish_ != FinishReason::None; }
@@ -81,6 +87,7 @@ private:
     std::vector<KvSlot> slots_;
     TokenTree tree_;
     FinishReason finish_ = FinishReason::None;
+    std::unique_ptr<AnswerGrammar> grammar_;
     bool stopped_ = false;
     Position cached_ = 0;
     Position matched_ = 0;

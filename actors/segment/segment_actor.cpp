@@ -99,8 +99,8 @@ Status SegmentActor::drop_cancelled() {
     if (roles_.dispatcher) roles_.dispatcher->drop_work();
     intake_.drop_cancelled();
     AttemptFilter& attempts = host_.inbox.attempts;
-    for (const auto& [id, begin] : std::exchange(waiting_begins_, {}))
-        attempts.begun(id, begin.attempt);
+    for (const auto& [id, waiting] : std::exchange(waiting_begins_, {}))
+        attempts.begun(id, waiting.begin.attempt);
     attempts.all_ended();
     show_gauges();
     return host_.inbox.deliver_due();
@@ -108,26 +108,35 @@ Status SegmentActor::drop_cancelled() {
 
 // ---- Requests
 
+/// Grammars come with Begins, and later ones rely on them: those of stale ones are kept too.
 Status SegmentActor::begin(const control::Begin& begin) {
-    if (!host_.inbox.attempts.is_news(begin.request, begin.attempt)) return {};
     Result<BeginPayload> decoded = decode_begin(begin.payload);
     if (!decoded) return decoded.error();
     BeginPayload& spec = decoded.value();
+    if (Status taken = grammars_.take(spec); !taken) return taken;
+    if (!host_.inbox.attempts.is_news(begin.request, begin.attempt)) return {};
     if (Status valid = validate(spec, backend_.config().vocab_size, backend_.kv_slots()); !valid) {
         return valid;
     }
-    if (host_.requests.must_wait(begin.request)) {
-        waiting_begins_.insert_or_assign(begin.request, begin);
-        return {};
-    }
-    waiting_begins_.erase(begin.request);
-    return open(begin, std::move(spec));
+    if (spec.compiled != nullptr && !plan_.next && plan_.verify.grammars == nullptr)
+        return no_grammars();
+    waiting_begins_.insert_or_assign(begin.request, WaitingBegin{begin, std::move(spec)});
+    return open_waiting(begin.request);
+}
+
+Status SegmentActor::open_waiting(RequestId request) {
+    if (host_.requests.must_wait(request)) return {};
+    WaitingBegin next = std::move(waiting_begins_.extract(request).mapped());
+    if (!host_.inbox.attempts.is_news(request, next.begin.attempt)) return {};
+    return open(next.begin, std::move(next.spec));
 }
 
 Status SegmentActor::begin_waiting() {
-    const std::map<RequestId, control::Begin> waiting = waiting_begins_;
-    for (const auto& [id, next] : waiting) {
-        if (Status begun = begin(next); !begun) return begun;
+    std::vector<RequestId> waiting;
+    for (const auto& [id, next] : waiting_begins_) waiting.push_back(id);
+    for (const RequestId id : waiting) {
+        if (!waiting_begins_.contains(id)) continue;
+        if (Status begun = open_waiting(id); !begun) return begun;
     }
     return {};
 }
@@ -136,6 +145,7 @@ Status SegmentActor::open(const control::Begin& begin, BeginPayload spec) {
     const TreeRole role = roles_.dispatcher ? TreeRole::Names : TreeRole::Follows;
     const auto made = host_.requests.make(begin, std::move(spec), role);
     if (!made) return made.error();
+    if (plan_.verify.grammars != nullptr) made.value()->follow_grammar(*plan_.verify.grammars);
     roles_.begin(made.value());
     host_.requests.add(made.value());
     runner_.cancel_if_stale();
@@ -185,7 +195,7 @@ Status SegmentActor::handle(StageId from, const msg::Stop& stop) {
     host_.inbox.attempts.stopped(route.request, route.attempt);
     // A waiting Begin may be of a later attempt than this Stop.
     const auto waiting = waiting_begins_.find(route.request);
-    if (waiting != waiting_begins_.end() && waiting->second.attempt <= route.attempt)
+    if (waiting != waiting_begins_.end() && waiting->second.begin.attempt <= route.attempt)
         waiting_begins_.erase(waiting);
     roles_.ended(route.request);
     const auto state = host_.requests.latest(route.request);

@@ -40,6 +40,7 @@
 #include <map>
 #include <span>
 
+#include "actors/decoding/grammar_store.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/segment/batch_intake.hpp"
 #include "actors/segment/batch_outlet.hpp"
@@ -80,7 +81,13 @@ public:
 
 private:
     void connect();
+    /// One that must wait (SegmentRequests::must_wait()).
+    struct WaitingBegin {
+        control::Begin begin;
+        BeginPayload spec;
+    };
     Status begin(const control::Begin& begin);
+    Status open_waiting(RequestId request);
     Status begin_waiting();
     Status open(const control::Begin& begin, BeginPayload spec);
     Status apply(RequestState& state, const msg::Verdict& verdict);
@@ -94,7 +101,8 @@ private:
     BatchIntake intake_;
     BatchOutlet outlet_;
     SegmentRunner runner_;
-    std::map<RequestId, control::Begin> waiting_begins_;  // see SegmentRequests::must_wait()
+    GrammarStore grammars_;  // of the last segment
+    std::map<RequestId, WaitingBegin> waiting_begins_;
 };
 
 }  // namespace paceline

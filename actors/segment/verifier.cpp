@@ -19,7 +19,8 @@ struct Verifier::Walk {
                 .finish = verify_part.state.finish_rule(),
                 .rule = verify_part.state.spec().acceptance,
                 .chance = chance,
-                .drawn_below = verify_part.drawn_below}} {}
+                .drawn_below = verify_part.drawn_below,
+                .grammar = verify_part.state.grammar()}} {}
 
     VerifyPart* part;
     BatchWalk walk;

@@ -15,7 +15,9 @@
 // Where a device draws after the rows of a run in one call with their layers
 // (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
 // the walk begins: it reads them, and no head is called.
-// A request that wants log probabilities (ScoreOptions) is verified from logits in host memory.
+// A request that wants log probabilities (ScoreOptions) or has a grammar is verified from logits in host memory: the mask
+// of a row is known when the walk is there.
+//
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once
 
@@ -32,12 +34,15 @@
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
+#include "model/grammar/grammar.hpp"
 
 namespace paceline {
 
 struct VerifyOptions {
     std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kVerifyRowsMax
     Chance* chance = nullptr;     // of the rejection rule, for tests; nullptr: the counter's
+    std::shared_ptr<GrammarLoader> grammars =
+        {};  // nullptr: requests with a grammar end this stage
 };
 
 /// The rows of one request in a run.

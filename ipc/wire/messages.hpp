@@ -41,7 +41,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 15;
+inline constexpr std::uint32_t kWireVersion = 16;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -70,8 +70,9 @@ enum class Origin : std::uint16_t {
     Exit,      // proposed by an early exit of the target
     Lookup,    // found earlier in the text
     Heads,     // look-ahead heads after the last layer
+    Forced,    // by the grammar of the answer
 };
-inline constexpr std::uint16_t kOrigins = 5;
+inline constexpr std::uint16_t kOrigins = 6;
 
 /// One candidate in a proposal's tree.
 struct ProposedNode {

@@ -134,7 +134,9 @@ Status add_model(CheckTask& task, const CheckOptions& options, const OpenedModel
     if (!sampling) return sampling.error();
     task.request.sampling = std::move(sampling).value();
     task.request.end_tokens = model.tokenizer.end_tokens();
-    return {};
+    Result<GrammarSpec> grammar = read_grammar(options.grammar);
+    if (!grammar) return grammar.error();
+    return use_grammar(std::move(grammar).value(), model, task.request);
 }
 
 Result<bool> check_all(const CheckOptions& options, const Environment& environment) {
@@ -197,6 +199,7 @@ Command add_check(Command& app, CheckOptions& options) {
     add_what(command, options);
     add_faults(command, options);
     add_sampling_options(command, options.sampling);
+    add_grammar_options(command, options.grammar);
     command.footer(kCheckFooter);
     return command;
 }

@@ -7,6 +7,7 @@
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
+#include "launch/load/grammar_options.hpp"
 #include "launch/load/sampling_options.hpp"
 
 namespace paceline {
@@ -22,6 +23,7 @@ struct CheckOptions {
     int max_tokens = 64;
     int at_once = 1;
     std::uint64_t kv_memory = 0;
+    GrammarOptions grammar;
     SamplingOptions sampling;
     int logprobs = -1;  // --logprobs; -1: they are not compared
     int kills = 0;

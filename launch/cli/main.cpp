@@ -27,6 +27,7 @@
 #include "launch/cli/tokenize.hpp"
 #include "launch/cli/top.hpp"
 #include "launch/cli/version.hpp"
+#include "launch/grammar/helper_main.hpp"
 #include "launch/plan/plan.hpp"
 #include "launch/score/score.hpp"
 #include "launch/serve/serve.hpp"
@@ -83,14 +84,18 @@ constexpr const char* kMainFooter =
     "Exit codes: 0 done; 1 a file, memory or process failed; 2 wrong command line; 130 Ctrl-C; "
     "141 a reader left the pipe; 143 SIGTERM.";
 
-/// Whether a supervisor started this process as a stage: `paceline stage --control-fd N`.
-bool is_stage(int argc, char** argv) {
-    return argc == 4 && std::string_view{argv[1]} == paceline::kStageSubcommand &&
+/// Whether another process of this program started this one: `paceline stage --control-fd N`.
+bool is_child(int argc, char** argv, std::string_view subcommand) {
+    return argc == 4 && argv[1] == subcommand &&
            std::string_view{argv[2]} == paceline::kControlFdOption;
 }
 
 int run(int argc, char** argv) {
-    if (is_stage(argc, argv)) {
+    if (is_child(argc, argv, paceline::kGrammarHelperSubcommand)) {
+        ::prctl(PR_SET_NAME, argv[0]);
+        return paceline::grammar_helper_main(std::atoi(argv[3]));
+    }
+    if (is_child(argc, argv, paceline::kStageSubcommand)) {
         ::prctl(PR_SET_NAME, argv[0]);  // "paceline: early-verify"; the kernel keeps 15 letters
         return paceline::stage_main(std::atoi(argv[3]));
     }

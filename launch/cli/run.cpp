@@ -19,6 +19,7 @@
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
 #include "launch/placement/pretrained.hpp"
+#include "model/grammar/grammar.hpp"
 #include "model/sampling/stop_matcher.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -80,6 +81,7 @@ void add_answer_options(Command& command, RunOptions& options) {
                     "print log probability and rank of each token after the answer, with the N "
                     "most probable ones; with -n 0 of the prompt's tokens; also into --stats")
         .check(whole_number(0, kTopScoresMax));
+    add_grammar_options(command, options.grammar);
     command.add_option("--ids", options.ids_file,
                        "write the generated token ids to FILE, a JSON array");
     command.add_option("--stats", options.stats_file, "write the figures to FILE, as JSON");
@@ -180,6 +182,9 @@ Status check_combinations(const RunOptions& options) {
     }
     if (options.logprobs >= 0 && options.interactive)
         return bad("--logprobs is for a single answer, not for --interactive");
+    if (options.grammar.any() && options.interactive)
+        return bad("--json-schema and --grammar are for a single answer, not for --interactive");
+    if (options.grammar.any() && !has_grammars()) return no_grammars();
     if (options.quiet && options.verbose) return bad("--quiet and --verbose exclude each other");
     if (options.figures && options.interactive) {
         return bad("--figures is for a single answer, not for --interactive");

@@ -9,6 +9,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/load/grammar_options.hpp"
 #include "launch/load/sampling_options.hpp"
 
 namespace paceline {
@@ -34,6 +35,7 @@ struct RunOptions {
     bool dry_run = false;      // --dry-run
     bool figures = false;      // --figures
     bool baseline = false;     // --baseline
+    GrammarOptions grammar;    // --json-schema, --grammar
     int logprobs = -1;         // --logprobs: most probable tokens beside each; -1: none are wanted
     std::string ids_file;
     std::string stats_file;

@@ -54,6 +54,8 @@ Result<std::string> read_tools(const std::string& path) {
 Result<RunSession> RunSession::open(const RunOptions& options, const Environment& environment) {
     Result<std::string> tools = read_tools(options.tools_file);
     if (!tools) return tools.error();
+    Result<GrammarSpec> grammar = read_grammar(options.grammar);
+    if (!grammar) return grammar.error();
     Result<OpenedModel> model = open_model(
         options.model, environment, {.bars = options.bars(environment), .remarks = !options.quiet});
     if (!model) return model.error();
@@ -80,6 +82,10 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     session.chat_ = std::move(chat);
     session.tools_ = std::move(tools).value();
     session.wanted_.request.sampling = std::move(sampling).value();
+    if (Status s =
+            use_grammar(std::move(grammar).value(), *session.model_, session.wanted_.request);
+        !s)
+        return s.error();
     return session;
 }
 

@@ -249,9 +249,21 @@ asio::awaitable<bool> HttpConnection::exchange() {
         reply.closes = true;
         co_return co_await writer_.write(reply, terms);
     }
+    BodyShare share{
+        context_.bodies,
+        parser.is_done() ? 0 : parser.content_length().value_or(context_.limits.body_bytes)};
+    if (!share.taken()) {
+        Reply reply = reply_of(ApiError{.status = 503,
+                                        .message = "too many bytes of other requests are held",
+                                        .code = "server_busy",
+                                        .retry_after_s = 1});
+        reply.closes = true;
+        co_return co_await writer_.write(reply, terms);
+    }
     if (!parser.is_done()) {
         const bool read = co_await read_body(parser);
         if (!read) co_return false;
+        share.settle(parser.get().body().size());
     }
     const std::string owner = route.value().is_health() ? "" : context_.access.owner_of(head);
     const Asked asked{.route = std::move(route.value()),

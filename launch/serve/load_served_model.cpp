@@ -143,7 +143,11 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         model.service = std::make_unique<Service>(
             std::move(session).value(),
             ServiceOptions{.running = static_cast<std::size_t>(options.requests),
-                           .waiting = static_cast<std::size_t>(options.queue)});
+                           .waiting = static_cast<std::size_t>(options.queue)},
+            std::make_unique<GrammarHelpers>(
+                grammar_vocabulary(model.opened.tokenizer,
+                                   static_cast<std::size_t>(model.opened.file.config().vocab_size)),
+                GrammarHelperOptions{}));
         return LoadedModel{std::move(opened).value(), drain};
     }
     return *failure;

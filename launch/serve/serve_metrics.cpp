@@ -60,7 +60,8 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
 constexpr std::pair<const char*, Counter> kSources[] = {
     {"draft", counters::kOutcomeTrunk},        {"draft_branch", counters::kOutcomeRunnerUp},
     {"early_exit", counters::kOutcomeExit},    {"prompt_lookup", counters::kOutcomeLookup},
-    {"future_heads", counters::kOutcomeHeads}, {"none", counters::kOutcomeNone}};
+    {"future_heads", counters::kOutcomeHeads}, {"forced", counters::kOutcomeForced},
+    {"none", counters::kOutcomeNone}};
 
 /// The counts of candidates under the names of `prefix`.
 void print_speculation(std::string& text,

@@ -23,6 +23,8 @@ TokenOrigin token_origin(msg::Origin origin) {
             return TokenOrigin::Lookup;
         case msg::Origin::Heads:
             return TokenOrigin::Heads;
+        case msg::Origin::Forced:
+            return TokenOrigin::Forced;
     }
     return TokenOrigin::Draft;
 }
@@ -39,6 +41,8 @@ const char* name_of(TokenOrigin origin) {
             return "lookup";
         case TokenOrigin::Heads:
             return "heads";
+        case TokenOrigin::Forced:
+            return "forced";
     }
     return "";
 }

@@ -37,6 +37,7 @@ enum class TokenOrigin : std::uint8_t {
     Exit,    // of an early exit
     Lookup,  // found earlier in the text
     Heads,   // of look-ahead heads
+    Forced,  // by the grammar of the answer
 };
 
 [[nodiscard]] TokenOrigin token_origin(msg::Origin origin);

@@ -24,11 +24,12 @@ struct OriginCounter {
     const char* name;
     Counter counter;
 };
-constexpr std::array<OriginCounter, 6> kOutcomes{{{"trunk", counters::kOutcomeTrunk},
+constexpr std::array<OriginCounter, 7> kOutcomes{{{"trunk", counters::kOutcomeTrunk},
                                                   {"runner-up", counters::kOutcomeRunnerUp},
                                                   {"exit", counters::kOutcomeExit},
                                                   {"lookup", counters::kOutcomeLookup},
                                                   {"heads", counters::kOutcomeHeads},
+                                                  {"forced", counters::kOutcomeForced},
                                                   {"none", counters::kOutcomeNone}}};
 
 /// Of the verdicts that the trunk had not foreseen, those that the exit had.

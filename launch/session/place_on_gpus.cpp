@@ -12,6 +12,7 @@
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"
 #include "launch/placement/kv_room.hpp"
+#include "launch/placement/pretrained.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "launch/session/pipeline_start.hpp"
 

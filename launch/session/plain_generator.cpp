@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "launch/load/gpu_check.hpp"
+#include "launch/load/model_grammars.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/session/generator.hpp"
 
@@ -68,8 +69,10 @@ Result<std::unique_ptr<TokenGenerator>> make_plain_generator(const ModelFile& fi
         return s.error();
     Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, bars);
     if (!backend) return backend.error();
-    Result<PlainDecoder> decoder =
-        PlainDecoder::make(*backend.value(), PlainOptions{.context = context});
+    Result<PlainDecoder> decoder = PlainDecoder::make(
+        *backend.value(), PlainOptions{.context = context, .grammars = lazy_grammar_loader([&file] {
+                                                               return grammar_vocabulary_of(file);
+                                                           })});
     if (!decoder) return decoder.error();
     return std::unique_ptr<TokenGenerator>{std::make_unique<PlainGenerator>(
         std::move(backend).value(), std::move(decoder).value(), device.gpu ? 1 : plan.threads)};

@@ -17,11 +17,14 @@ Error refused(const char* what) {
 
 }  // namespace
 
-Service::Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options)
+Service::Service(std::unique_ptr<PipelineSession> session,
+                 const ServiceOptions& options,
+                 std::unique_ptr<GrammarHelpers> grammars)
     : options_{options},
       snapshot_{std::make_shared<const ServiceSnapshot>()},
       last_tick_{Clock::now()},
-      session_{std::move(session)} {
+      session_{std::move(session)},
+      grammars_{std::move(grammars)} {
     session_->on_over([this](const Status& ended) { over(ended); });
     session_->call([this] { publish(); });
     session_->call_every(kTick, [this] { tick(); });
@@ -36,8 +39,7 @@ Submitted Service::submit(ServiceOrder order) {
     if (draining_)
         return {SubmitOutcome::Draining,
                 refused("no further requests are accepted: shutting down")};
-    if (Status valid = session_->check(order.request); !valid)
-        return {SubmitOutcome::Invalid, valid};
+    if (Status valid = check(order.request); !valid) return {SubmitOutcome::Invalid, valid};
     {
         const std::lock_guard lock{idle_mutex_};
         if (unfinished_ >= options_.running + options_.waiting)
@@ -46,14 +48,32 @@ Submitted Service::submit(ServiceOrder order) {
         ++unfinished_;
     }
     Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
+    const GrammarSpec grammar =
+        order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
         first = inbox_.empty();
-        inbox_.push_back({taken.id, {.order = std::move(order), .stream = taken.stream}});
+        inbox_.push_back(
+            {taken.id,
+             {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
     }
     if (first) session_->post([this] { take_inbox(); });
+    if (!grammar.any()) return taken;
+    grammars_->compile(grammar, [this, id = taken.id](const Result<CompiledGrammarPtr>& made) {
+        session_->post([this, id, made] { compiled(id, made); });
+    });
     return taken;
+}
+
+/// All but whether a grammar can be compiled.
+Status Service::check(const Request& request) const {
+    if (!request.grammar.any() || request.compiled != nullptr) return session_->check(request);
+    if (!has_grammars() || grammars_ == nullptr) return no_grammars();
+    Request without{request};
+    without.grammar = {};
+    without.compiled = std::make_shared<const CompiledGrammar>();
+    return session_->check(without);
 }
 
 void Service::cancel(AnswerId id) {
@@ -96,8 +116,20 @@ void Service::take_inbox() {
             finish(at, {.finish = FinishReason::Interrupted}, gone());
             continue;
         }
-        line_.add(each.id.value, priority, whole_time_);
+        if (!at->second.compiling) line_.add(each.id.value, priority, whole_time_);
     }
+    begin_next();
+}
+
+/// The grammar of an order is there, or is refused.
+void Service::compiled(AnswerId id, const Result<CompiledGrammarPtr>& made) {
+    take_inbox();  // the order may be there still
+    const auto at = open_.find(id);
+    if (at == open_.end()) return;  // it was cancelled meanwhile
+    if (!made) return finish(at, {.finish = FinishReason::Interrupted}, made.error());
+    at->second.compiling = false;
+    at->second.order.request.compiled = made.value();
+    line_.add(id.value, at->second.order.priority, at->second.submitted);
     begin_next();
 }
 
@@ -144,7 +176,7 @@ Go Service::take(AnswerId id, TokenId token) {
     Open& open = at->second;
     open.last_token = whole_time_;
     if (open.order.prompt_only) return Go::On;
-    ++totals_.tokens;
+    if (open.order.counted) ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
     TokenOrigin origin = TokenOrigin::Target;
     if (!open.candidates.empty()) {
@@ -177,6 +209,16 @@ void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status)
     begin_next();
 }
 
+void Service::count(const AnswerStats& stats, const Status& status) {
+    const bool cancelled = stats.finish == FinishReason::Interrupted;
+    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
+    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
+    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
+    totals_.verdicts.add(stats.verdicts);
+    totals_.replays += stats.replays;
+    totals_.preemptions += stats.preemptions;
+}
+
 /// Ends its stream; it is no longer open.
 void Service::finish(std::map<AnswerId, Open>::iterator at,
                      const AnswerStats& given,
@@ -190,13 +232,7 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
         rest = text->finish();
         if (text->stopped()) stats.finish = FinishReason::StopString;
     }
-    const bool cancelled = stats.finish == FinishReason::Interrupted;
-    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
-    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
-    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
-    totals_.verdicts.add(stats.verdicts);
-    totals_.replays += stats.replays;
-    totals_.preemptions += stats.preemptions;
+    if (open.order.counted) count(stats, status);
     open.stream->end(rest, stats, status);
     {
         const std::lock_guard lock{idle_mutex_};

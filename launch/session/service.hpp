@@ -9,6 +9,8 @@
 //            inbox         |                                                             ^
 //                          +-------------------------------------------------------------+
 //
+// A grammar is compiled first, by helper processes, while its order waits (GrammarHelpers); one that cannot be compiled ends
+// its answer with that error.
 // submit() answers at once: an order is refused if it is invalid, if too many wait, or while
 // draining. An order waits by priority and age (waiting_line.hpp) and takes nothing of the pipeline
 // until it runs. Its answer so far is in its AnswerStream (answer_stream.hpp): no code of a client
@@ -35,6 +37,7 @@
 
 #include "actors/decoding/request.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/grammar/grammar_helpers.hpp"
 #include "launch/session/answer_stream.hpp"
 #include "launch/session/answer_text.hpp"
 #include "launch/session/pipeline_session.hpp"
@@ -65,6 +68,7 @@ struct ServiceOrder {
     /// The prompt alone is wanted, for its scores or its cache: max_tokens is 1, and the token that
     /// says that the prompt was processed is not given to the stream.
     bool prompt_only = false;
+    bool counted = true;  // among the answers and tokens of the snapshot
 };
 
 enum class SubmitOutcome : std::uint8_t { Accepted, QueueFull, Draining, Invalid, Failed };
@@ -116,7 +120,10 @@ public:
     static constexpr std::chrono::milliseconds kTick{50};
     static constexpr std::chrono::milliseconds kUsagePeriod{500};
 
-    Service(std::unique_ptr<PipelineSession> session, const ServiceOptions& options);
+    /// Without `grammars` requests that have one are refused, unless it is compiled.
+    Service(std::unique_ptr<PipelineSession> session,
+            const ServiceOptions& options,
+            std::unique_ptr<GrammarHelpers> grammars = nullptr);
     Service(const Service&) = delete;
     Service& operator=(const Service&) = delete;
     /// Open answers end with an error.
@@ -137,6 +144,7 @@ public:
     [[nodiscard]] const PipelineSession& session() const { return *session_; }
 
 private:
+    [[nodiscard]] Status check(const Request& request) const;
     using Micros = std::chrono::microseconds;
 
     struct Open {
@@ -148,6 +156,7 @@ private:
         Micros last_token{0};
         Position prompt = 0;                      // its tokens
         std::deque<msg::Origin> candidates = {};  // the next tokens that were accepted
+        bool compiling = false;                   // its grammar is not there yet: it is in no line
         Status why = {};                          // it was ended by this class
     };
     struct Ordered {
@@ -157,6 +166,7 @@ private:
 
     // All of these on the loop's thread.
     void take_inbox();
+    void compiled(AnswerId id, const Result<CompiledGrammarPtr>& made);
     void begin_next();
     void begin(AnswerId id, Open& open);
     Go take(AnswerId id, TokenId token);
@@ -165,6 +175,7 @@ private:
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,
                 const Status& status);
+    void count(const AnswerStats& stats, const Status& status);
     void stop(AnswerId id, const Status& why);
     void tick();
     void check_deadlines();
@@ -199,7 +210,8 @@ private:
     std::optional<std::chrono::steady_clock::time_point> recovering_since_;
     std::chrono::steady_clock::time_point usage_read_{};
 
-    std::unique_ptr<PipelineSession> session_;  // last: its loop uses the rest
+    std::unique_ptr<PipelineSession> session_;  // its loop uses the rest
+    std::unique_ptr<GrammarHelpers> grammars_;  // last: they call the loop
 };
 
 }  // namespace paceline

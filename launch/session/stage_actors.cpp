@@ -13,6 +13,7 @@
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/load/make_backend.hpp"
+#include "launch/load/model_grammars.hpp"
 #include "launch/load/self_draft_plan.hpp"
 #include "runtime/loop/control_port.hpp"
 
@@ -73,6 +74,7 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageSpec& spec) {
         if (each.stage == spec.id) plan.retained_slots = each.slots;
     }
     if (a.exit) plan.hold_limit = a.exit->options.defer_limit;
+    if (index == a.segments) plan.verify.grammars = lazy_grammar_loader(a.model);
     return plan;
 }
 
@@ -198,6 +200,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                control::Hello& hello) {
     const DraftConfig& config = assignment.draft;
     DraftTools tools;
+    tools.grammars = lazy_grammar_loader(assignment.model);
     if (config.lookup) {
         const NgramRange range{config.min_ngram, config.max_ngram};
         if (const Result<PromptLookup> lookup = PromptLookup::make(range); !lookup)

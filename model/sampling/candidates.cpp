@@ -164,10 +164,12 @@ bool probabilities(std::span<float> logits,
                    const SeenTokens& seen,
                    const SamplingParams& params,
                    std::span<float> probabilities,
-                   SamplerScratch& scratch) {
+                   SamplerScratch& scratch,
+                   const TokenMask* mask) {
     PACE_CHECK(probabilities.size() == logits.size(), "one probability per token");
     scratch.fit(static_cast<int>(logits.size()));
     apply_bias_and_penalties(logits, seen, params, scratch);
+    if (mask != nullptr) mask->apply(logits);
     if (params.greedy()) {
         std::fill(probabilities.begin(), probabilities.end(), 0.0f);
         const std::optional<TokenId> token = argmax(logits, scratch);

@@ -66,14 +66,15 @@ struct LikeliestTokens {
 /// <= 0; -inf for a logit that is NaN or -inf.
 [[nodiscard]] float log_prob_of(float logit, const LikeliestTokens& row);
 
-/// p of every token after penalties, bias, temperature and filters: what sample() draws from.
+/// p of every token after penalties, bias, `mask`, temperature and filters: what sample() draws from.
 /// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
 /// token it takes. False if no token can be drawn.
 [[nodiscard]] bool probabilities(std::span<float> logits,
                                  const SeenTokens& seen,
                                  const SamplingParams& params,
                                  std::span<float> probabilities,
-                                 SamplerScratch& scratch);
+                                 SamplerScratch& scratch,
+                                 const TokenMask* mask = nullptr);
 
 struct TokenProbability {
     TokenId token = 0;

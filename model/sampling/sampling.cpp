@@ -54,11 +54,13 @@ std::optional<TokenId> sample(std::span<float> logits,
                               Position position,
                               const SeenTokens& seen,
                               const SamplingParams& params,
-                              SamplerScratch& scratch) {
+                              SamplerScratch& scratch,
+                              const TokenMask* mask) {
     PACE_CHECK(position >= 0, "a token has a position");
     const int vocab = static_cast<int>(logits.size());
     scratch.fit(vocab);
     apply_bias_and_penalties(logits, seen, params, scratch);
+    if (mask != nullptr) mask->apply(logits);
     if (params.greedy()) return argmax(logits, scratch);
 
     const std::optional<DrawArgs> race = prepare_race(logits, position, params, scratch);

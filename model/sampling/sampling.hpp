@@ -8,6 +8,7 @@
 //
 //     raw logits
 //       -> logit bias, repetition penalty, frequency and presence penalty     (penalties.hpp)
+//       -> -inf for tokens that a grammar does not allow                      (token_mask.hpp)
 //       -> temperature -> top-k -> top-p of what is left -> min-p             (token_filter.hpp)
 //       -> argmax of z + noise over the kept tokens, z = (logit - max) / temperature
 //
@@ -25,6 +26,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/sampling/sampler_scratch.hpp"
+#include "model/sampling/token_mask.hpp"
 
 namespace paceline {
 
@@ -67,13 +69,14 @@ struct SeenTokens {
 };
 
 /// Draws the target's token for the sequence position `position` (that of the token drawn; >= 0).
-/// `logits` is [vocab]; it is changed in place when penalties or bias apply, or where it is +inf.
-/// `params` has passed validate(). Returns nothing if every logit is NaN or -inf.
+/// `logits` is [vocab]; it is changed in place when penalties, bias or a mask apply, or where it is
+/// +inf. `params` has passed validate(). Returns nothing if every logit is NaN or -inf.
 [[nodiscard]] std::optional<TokenId> sample(std::span<float> logits,
                                             Position position,
                                             const SeenTokens& seen,
                                             const SamplingParams& params,
-                                            SamplerScratch& scratch);
+                                            SamplerScratch& scratch,
+                                            const TokenMask* mask = nullptr);
 
 /// The lowest id among the largest logits: sample() at temperature 0 without penalties or bias.
 [[nodiscard]] std::optional<TokenId> argmax(std::span<const float> logits, SamplerScratch& scratch);

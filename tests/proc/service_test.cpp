@@ -1,6 +1,4 @@
 // A service: orders of many threads, queue, deadlines, readers that do not read, stages that die.
-#include "launch/session/service.hpp"
-
 #include <algorithm>
 #include <signal.h>
 #include <string>
@@ -9,73 +7,11 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/load/model_use.hpp"
-#include "tests/proc/tiny_session.hpp"
+#include "tests/proc/tiny_service.hpp"
 
-using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 using std::chrono::milliseconds;
-
-namespace {
-
-constexpr milliseconds kLong{60'000};  // only a hang reaches it
-
-struct Tiny {
-    explicit Tiny(ServiceOptions options, int context = 64)
-        : parts{static_cast<int>(options.running), context},
-          tokenizer{tokenizer_of(parts.file).value()},
-          service{std::make_unique<Service>(std::move(parts.session), options)} {}
-
-    [[nodiscard]] ServiceOrder order(std::int32_t tokens,
-                                     std::vector<std::string> stops = {}) const {
-        ServiceOrder order;
-        order.request.text = {5, 6, 7, 8};
-        order.request.max_tokens = tokens;
-        order.text = AnswerText{tokenizer, 8, stops};
-        return order;
-    }
-    [[nodiscard]] AnswerPiece whole(ServiceOrder order) const {
-        const Submitted taken = service->submit(std::move(order));
-        REQUIRE(taken.outcome == SubmitOutcome::Accepted);
-        return wait(taken);
-    }
-    /// All of an answer.
-    static AnswerPiece wait(const Submitted& taken) {
-        AnswerReader reader{taken.stream};
-        AnswerPiece all;
-        for (;;) {
-            REQUIRE(reader.wait(kLong));
-            AnswerPiece piece = reader.read();
-            all.ids.insert(all.ids.end(), piece.ids.begin(), piece.ids.end());
-            all.text += piece.text;
-            if (!piece.over) continue;
-            all.over = true;
-            all.stats = piece.stats;
-            all.status = piece.status;
-            return all;
-        }
-    }
-    [[nodiscard]] pid_t pid_of(std::size_t stage) const {
-        return service->snapshot().stages.at(stage).pid;
-    }
-    /// The stage's process, as soon as there is one that is not `before`.
-    [[nodiscard]] pid_t await_other(std::size_t stage, pid_t before) const {
-        for (;;) {
-            const pid_t pid = pid_of(stage);
-            if (pid > 0 && pid != before) return pid;
-            std::this_thread::sleep_for(milliseconds{2});
-        }
-    }
-    /// Until the service is in that state.
-    void await(ServiceState state) const {
-        while (service->snapshot().state != state) std::this_thread::sleep_for(milliseconds{2});
-    }
-
-    testing::TinySession parts;
-    Tokenizer tokenizer;
-    std::unique_ptr<Service> service;
-};
-
-}  // namespace
 
 TEST_CASE("many threads submit and cancel, and each gets the answer of one who asks alone") {
     const Tiny tiny{{.running = 4, .waiting = 64}};

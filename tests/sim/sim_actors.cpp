@@ -10,6 +10,7 @@
 #include "model/kv_layout.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_frail.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -100,6 +101,7 @@ ToyActor make_segment(const SimBodyParts& parts, StageId id) {
              .slots = parts.retained_slots});
     }
     if (segment.next) segment.retained_slots = parts.retained_slots;
+    if (!segment.next) segment.verify.grammars = toy_grammars();
     if (parts.exit.at == index) segment.exit = parts.exit.options;
     if (index == 1 && parts.self_draft) {
         segment.self_draft = parts.self_draft;
@@ -122,6 +124,7 @@ ToyActor make_searching_draft(const SimBodyParts& parts, const DraftPlan& plan) 
     const std::int32_t scratch = pages_for(search.scratch_slots()) * kKvPageSlots;
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, parts.plan.kv_slots + scratch);
     DraftTools tools;
+    tools.grammars = toy_grammars();
     tools.model = std::make_unique<DraftModel>(
         *backend, DraftModelOptions{
                       .vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}, .whole_text = true});
@@ -139,6 +142,7 @@ ToyActor make_draft(const SimBodyParts& parts) {
         draft.exit = toy_segment(parts.exit.at);
     if (parts.search) return make_searching_draft(parts, draft);
     DraftTools tools;
+    tools.grammars = toy_grammars();
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
         if (parts.plan.draft == ToyDraft::Lookup) {
             return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());

@@ -79,6 +79,10 @@ constexpr std::array kBugs{
     Bug{PlantedBug::DraftPathChanges, "DraftPathChanges",
         "harmless: a set changes only after a verdict, and no batch leaves while a chain grows"},
     Bug{PlantedBug::AheadSlotsLeak, "AheadSlotsLeak", nullptr},
+    Bug{PlantedBug::MatcherNotRebuilt, "MatcherNotRebuilt", nullptr},
+    Bug{PlantedBug::MaskBeforeBias, "MaskBeforeBias", nullptr},
+    Bug{PlantedBug::GrammarNotResent, "GrammarNotResent", nullptr},
+    Bug{PlantedBug::ForcedIsAccepted, "ForcedIsAccepted", nullptr},
 };
 
 constexpr std::uint64_t kSeeds = 10'000;

@@ -6,6 +6,7 @@
 
 #include "model/kv_layout.hpp"
 #include "tests/sim/sim_actors.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -178,6 +179,21 @@ void want_scores(std::uint64_t seed, SimScenario& scenario) {
     }
 }
 
+/// Grammars, of some requests; a bias that they have to hold against, too.
+void constrain(std::uint64_t seed, SimScenario& scenario) {
+    SimRandom random{seed ^ 0x96a33a4ULL};
+    if (!random.chance(40)) return;
+    for (SimClient& client : scenario.clients) {
+        for (SimTurn& turn : client.turns) {
+            if (!random.chance(60)) continue;
+            make_constrained(turn.request, random.below(1000));
+            if (random.chance(40))
+                turn.request.sampling.logit_bias = {
+                    {static_cast<TokenId>(random.below(kFakeVocab)), 150.0F}};
+        }
+    }
+}
+
 /// Prompts that begin alike, some under a salt of their client's own.
 void share_prompts(std::uint64_t seed, SimScenario& scenario) {
     SimRandom random{seed ^ 0x7ab1e5ULL};
@@ -310,6 +326,7 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
 
     share_prompts(seed, scenario);
     want_scores(seed, scenario);
+    constrain(seed, scenario);
     for (SimClient& client : scenario.clients) {
         if (is_tight && tight.chance(70)) client.turns.front().request.max_tokens = 60;
     }

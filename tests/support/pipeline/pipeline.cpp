@@ -47,10 +47,14 @@ Pipeline::Pipeline(const PipelineOptions& options, const Texts& texts)
 }
 
 void Pipeline::begin(RequestId id, const BeginPayload& spec, Attempt attempt) {
-    const control::Begin begin{.request = id, .attempt = attempt, .payload = encode_begin(spec)};
+    const auto begin_for = [&](StageId to) {
+        BeginPayload payload{spec};
+        if (spec.compiled != nullptr) grammars_.add(to, *spec.compiled, payload);
+        return control::Begin{.request = id, .attempt = attempt, .payload = encode_begin(payload)};
+    };
     // Any order: a batch that overtakes its Begin waits.
-    if (draft) world.post(kTheDraft, begin);
-    for (int i = 1; i <= segments_; ++i) world.post(segment_id(i), begin);
+    if (draft) world.post(kTheDraft, begin_for(kTheDraft));
+    for (int i = 1; i <= segments_; ++i) world.post(segment_id(i), begin_for(segment_id(i)));
 }
 
 void Pipeline::open_and_begin(RequestId id, const BeginPayload& spec) {

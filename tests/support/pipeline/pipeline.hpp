@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/conductor/commit_log.hpp"
+#include "actors/decoding/grammar_store.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
 #include "tests/support/pipeline/pipeline_drafts.hpp"
@@ -62,6 +63,7 @@ private:
     void add_segment(const PipelineOptions& options, int index);
     void add_draft(const PipelineOptions& options, const Texts& texts);
     int segments_;
+    SentGrammars grammars_;
 };
 
 Request small_request(std::uint64_t seed);

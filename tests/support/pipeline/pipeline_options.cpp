@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/toy/toy_grammar.hpp"
+
 namespace paceline::testing {
 
 void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
@@ -50,6 +52,7 @@ SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     for (int i = 1; i < count; ++i) plan.verdict_to.push_back(segment_id(i));
     plan.dispatch = options.dispatch;
     plan.verify = options.verify;
+    if (index == count) plan.verify.grammars = toy_grammars();
     if (options.retained_slots == 0) return plan;
     if (index < count) plan.retained_slots = options.retained_slots;
     for (int i = 1; i < count; ++i) {

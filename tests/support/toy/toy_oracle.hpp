@@ -13,6 +13,7 @@
 #include "actors/decoding/request.hpp"
 #include "actors/draft/draft_source.hpp"
 #include "tests/support/toy/toy_backend.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
 
@@ -27,7 +28,9 @@ inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
     FakeBackend backend{0, kFakeLayers, 4096};
     backend.all_nan_at = all_nan_at;
     PlainDecoder decoder =
-        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context}).value();
+        PlainDecoder::make(
+            backend, {.prefill_rows = 7, .context = request.context, .grammars = toy_grammars()})
+            .value();
     Oracle oracle;
     const auto on_token = [&](TokenId token) {
         oracle.answer.push_back(token);

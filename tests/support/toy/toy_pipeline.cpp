@@ -8,6 +8,7 @@
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/segment/segment_actor.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
@@ -39,6 +40,7 @@ SegmentPlan segment_plan(const ToyPlan& plan, int index) {
     for (int i = 1; i < plan.segments; ++i) segment.verdict_to.push_back(toy_segment(i));
     if (segment.draft) segment.verdict_to.push_back(*segment.draft);
     segment.dispatch.proposal_wait = Micros{plan.proposal_wait_micros};
+    if (!segment.next) segment.verify.grammars = toy_grammars();
     if (!plan.exits) return segment;
     segment.dispatch.shape = BatchShape::Tree;
     segment.dispatch.batches_in_flight_max = 4;

@@ -6,6 +6,7 @@
 #include "actors/protocol/counters.hpp"
 #include "actors/self_draft/self_draft_state.hpp"
 #include "tests/support/pipeline/cluster.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 #include "tests/unit/actors/exact_answers.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -61,20 +62,22 @@ struct Mixture {
     std::size_t sampling;
     std::size_t requests;
     std::size_t controller;  // off, on, and with random decisions and prices
+    std::size_t grammar;     // of some requests
 
-    static constexpr std::array<std::size_t, 9> kSizes{
-        std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3, 3};
-    [[nodiscard]] std::array<std::size_t, 9> values() const {
-        return {drafting, segments, start, shape, in_flight, exit, sampling, requests, controller};
+    static constexpr std::array<std::size_t, 10> kSizes{
+        std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3, 3, 2};
+    [[nodiscard]] std::array<std::size_t, 10> values() const {
+        return {drafting, segments, start,    shape,      in_flight,
+                exit,     sampling, requests, controller, grammar};
     }
 };
 
 Mixture draw_mixture(std::uint64_t seed) {
     std::mt19937_64 random{seed};
     const auto& sizes = Mixture::kSizes;
-    return {random() % sizes[0], random() % sizes[1], random() % sizes[2],
-            random() % sizes[3], random() % sizes[4], random() % sizes[5],
-            random() % sizes[6], random() % sizes[7], random() % sizes[8]};
+    return {random() % sizes[0], random() % sizes[1], random() % sizes[2], random() % sizes[3],
+            random() % sizes[4], random() % sizes[5], random() % sizes[6], random() % sizes[7],
+            random() % sizes[8], random() % sizes[9]};
 }
 
 PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
@@ -123,6 +126,12 @@ std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
         }
         request.max_tokens = count == 1 ? 40 : 20;
         request.context = 160;
+        if (choice.grammar == 1 && (seed + i) % 3 != 1) {
+            make_constrained(request, seed * 3 + i / 2);
+            // What the grammar forbids here and there would else be drawn.
+            if (i % 2 == 0)
+                request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
+        }
         if (seed % 2 == 0) request.speculation = limits_of(seed * 10 + i);
         if ((seed + i) % 4 < 2) {
             request.scores = {.answer = true,
@@ -148,7 +157,11 @@ TEST_CASE("any pipeline commits exactly the tokens of plain decoding") {
         CAPTURE(choice.exit);
         CAPTURE(choice.requests);
         CAPTURE(choice.controller);
-        check_exact(options, requests_of(choice, seed));
+        CAPTURE(choice.grammar);
+        const std::vector<Request> requests = requests_of(choice, seed);
+        for (const Request& request : requests)
+            CHECK(is_allowed(request, plain_answer(request).answer));
+        check_exact(options, requests);
         const auto values = choice.values();
         for (std::size_t a = 0; a < sizes.size(); ++a) {
             for (std::size_t b = a + 1; b < sizes.size(); ++b) {

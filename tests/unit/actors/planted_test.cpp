@@ -33,6 +33,9 @@ std::vector<Order> orders(std::uint64_t seed) {
         Request request = small_request(seed * 10 + i);
         if ((seed + i) % 2 == 0) make_sampled(request, seed);
         request.context = 160;
+        if (seed % 2 == 1) make_constrained(request, seed + i);
+        if (seed % 4 == 1)
+            request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
         made.push_back({request, plain_answer(request)});
     }
     return made;
@@ -297,6 +300,10 @@ TEST_CASE("each safeguard of decoding across a recovery is missed when it is tak
         {"SlotsLeakOnReplay", PlantedBug::SlotsLeakOnReplay},
         {"TensorLeakOnStale", PlantedBug::TensorLeakOnStale},
         {"OutboxForgotten", PlantedBug::OutboxForgotten},
+        {"MatcherNotRebuilt", PlantedBug::MatcherNotRebuilt},
+        {"MaskBeforeBias", PlantedBug::MaskBeforeBias},
+        {"GrammarNotResent", PlantedBug::GrammarNotResent},
+        {"ForcedIsAccepted", PlantedBug::ForcedIsAccepted},
     };
     for (const auto& [name, bug] : bugs) {
         const std::optional<std::uint64_t> seed = noticed(bug, kTriesMax);

@@ -36,6 +36,9 @@ BeginPayload full_request() {
     request.acceptance = AcceptanceRule::Rejection;
     request.context = 64;
     request.scores = {.answer = true, .prompt = true, .top = 20};
+    request.grammar_hash = std::string(kGrammarHashBytes, 'a');
+    request.grammar_bytes = "compiled";
+    request.grammars_forgotten = true;
     request.speculation = {.on = false,
                            .gamma = 3,
                            .verify_reach_min = 0.1F,
@@ -71,6 +74,9 @@ TEST_CASE("a request comes out of its bytes as it went in") {
     CHECK(out.sampling.penalty_begin == in.sampling.penalty_begin);
     CHECK(out.speculation == in.speculation);
     CHECK(out.scores == in.scores);
+    CHECK(out.grammar_hash == in.grammar_hash);
+    CHECK(out.grammar_bytes == in.grammar_bytes);
+    CHECK(out.grammars_forgotten);
 }
 
 TEST_CASE("every truncation of a request is refused, and so is a byte too many") {

@@ -1,0 +1,47 @@
+// GrammarSource: what the grammar of an answer forces; where it forces nothing, what another source proposes, as far as the
+// grammar allows it.
+//
+// Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a draft. A proposal of the
+// other source ends before its first token that the grammar forbids, since the target will not draw that.
+// Owns the other source; the loader outlives it. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "actors/decoding/answer_grammar.hpp"
+#include "actors/decoding/begin_payload.hpp"
+#include "actors/draft/draft_source.hpp"
+
+namespace paceline {
+
+class GrammarSource final : public DraftSource {
+public:
+    /// `spec` has a compiled grammar. `next` may be nullptr.
+    GrammarSource(GrammarLoader& loader,
+                  const BeginPayload& spec,
+                  std::unique_ptr<DraftSource> next);
+
+    [[nodiscard]] DraftCost cost() const override {
+        return next_ == nullptr ? DraftCost::Instant : next_->cost();
+    }
+    void commit(std::span<const TokenId> tokens) override;
+    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
+                                               std::int32_t gamma,
+                                               const CancelToken& cancel) override;
+    [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
+                                               std::int32_t gamma,
+                                               const CancelToken& cancel) override;
+    /// Of the last proposal: all of it has one.
+    [[nodiscard]] msg::Origin origin() const override { return origin_; }
+
+private:
+    AnswerGrammar grammar_;
+    std::unique_ptr<DraftSource> next_;
+    std::vector<TokenId> text_;  // prompt and answer
+    msg::Origin origin_ = msg::Origin::Forced;
+    bool broken_ = false;  // it cannot follow the text: the other source proposes alone
+};
+
+}  // namespace paceline

@@ -1,0 +1,112 @@
+#include "launch/grammar/grammar_helpers.hpp"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <future>
+#include <utility>
+
+namespace paceline {
+
+GrammarHelpers::GrammarHelpers(GrammarVocabulary vocabulary, GrammarHelperOptions options)
+    : task_{options.limits, std::move(vocabulary)}, options_{std::move(options)} {
+    if (!has_grammars()) return;  // nothing is ever asked
+    for (std::size_t i = 0; i < options_.helpers; ++i)
+        helpers_.push_back(std::make_unique<HelperProcess>(task_, options_.command));
+    for (const auto& helper : helpers_) threads_.emplace_back([this, &helper] { work(*helper); });
+}
+
+GrammarHelpers::~GrammarHelpers() {
+    std::map<std::string, Job> left;
+    {
+        const std::lock_guard lock{mutex_};
+        ending_ = true;
+        for (const std::string& hash : waiting_) left.insert(jobs_.extract(hash));
+        waiting_.clear();
+    }
+    changed_.notify_all();
+    for (const auto& helper : helpers_) helper->stop();
+    for (std::thread& thread : threads_) thread.join();
+    for (auto& [hash, job] : left) {
+        for (const Done& done : job.done)
+            done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
+    }
+}
+
+void GrammarHelpers::compile(const GrammarSpec& spec, Done done) {
+    if (!has_grammars()) return done(no_grammars());
+    const std::string hash = hash_of(spec);
+    std::unique_lock lock{mutex_};
+    if (const Result<CompiledGrammarPtr>* found = find(hash)) {
+        const Result<CompiledGrammarPtr> result = *found;
+        lock.unlock();
+        return done(result);
+    }
+    if (const auto job = jobs_.find(hash); job != jobs_.end())
+        return job->second.done.push_back(std::move(done));
+    if (ending_ || waiting_.size() >= options_.waiting_max) {
+        lock.unlock();
+        return done(
+            Error{Errc::Cancelled, "too many grammars wait to be compiled; try again later"});
+    }
+    jobs_.emplace(hash, Job{spec, {}}).first->second.done.push_back(std::move(done));
+    waiting_.push_back(hash);
+    lock.unlock();
+    changed_.notify_one();
+}
+
+Result<CompiledGrammarPtr> GrammarHelpers::compile_and_wait(const GrammarSpec& spec) {
+    std::promise<Result<CompiledGrammarPtr>> made;
+    std::future<Result<CompiledGrammarPtr>> result = made.get_future();
+    compile(spec, [&made](const Result<CompiledGrammarPtr>& each) { made.set_value(each); });
+    return result.get();
+}
+
+std::uint64_t GrammarHelpers::compilations() const {
+    const std::lock_guard lock{mutex_};
+    return compilations_;
+}
+
+void GrammarHelpers::work(HelperProcess& helper) {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+        changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+        if (ending_) return;
+        const std::string hash = waiting_.front();
+        waiting_.pop_front();
+        const GrammarSpec spec = jobs_.at(hash).spec;
+        ++compilations_;
+        lock.unlock();
+        const Result<CompiledGrammarPtr> result = helper.compile(spec);
+        lock.lock();
+        keep(hash, result);
+        const std::vector<Done> done = std::move(jobs_.at(hash).done);
+        jobs_.erase(hash);
+        lock.unlock();
+        for (const Done& each : done) each(result);
+        lock.lock();
+    }
+}
+
+const Result<CompiledGrammarPtr>* GrammarHelpers::find(const std::string& hash) {
+    const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                    [&](const Kept& kept) { return kept.hash == hash; });
+    if (found == kept_.end()) return nullptr;
+    kept_.splice(kept_.begin(), kept_, found);
+    return &kept_.front().result;
+}
+
+void GrammarHelpers::keep(const std::string& hash, const Result<CompiledGrammarPtr>& result) {
+    // A machine that could not start a process may be able to later; what is wrong with a grammar stays.
+    if (!result.ok() && result.error().code != Errc::BadArgument) return;
+    constexpr std::size_t kEntryBytes = 256;
+    const std::size_t bytes =
+        kEntryBytes + (result.ok() ? result.value()->bytes.size() : result.error().what.size());
+    kept_.push_front({hash, result, bytes});
+    kept_bytes_ += bytes;
+    while (kept_bytes_ > options_.kept_bytes && kept_.size() > 1) {
+        kept_bytes_ -= kept_.back().bytes;
+        kept_.pop_back();
+    }
+}
+
+}  // namespace paceline

@@ -1,0 +1,134 @@
+// The GrammarLoader and the GrammarMatcher over xgrammar.
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <fmt/core.h>
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <xgrammar/matcher.h>
+
+#include "model/grammar/compiled_form.hpp"
+#include "model/grammar/grammar.hpp"
+#include "model/grammar/xgrammar_vocabulary.hpp"
+
+namespace paceline {
+namespace {
+
+/// The mask's words as xgrammar takes them.
+struct MaskTensor {
+    explicit MaskTensor(TokenMask& mask) : shape{static_cast<std::int64_t>(mask.words().size())} {
+        tensor.data = mask.words().data();
+        tensor.device = {kDLCPU, 0};
+        tensor.ndim = 1;
+        tensor.dtype = xgrammar::GetBitmaskDLType();
+        tensor.shape = &shape;
+        tensor.strides = nullptr;
+        tensor.byte_offset = 0;
+    }
+    std::int64_t shape;
+    DLTensor tensor{};
+};
+
+class XgrammarMatcher final : public GrammarMatcher {
+public:
+    XgrammarMatcher(xgrammar::GrammarMatcher matcher, const XgrammarVocabulary& vocabulary)
+        : matcher_{std::move(matcher)},
+          vocabulary_{vocabulary},
+          vocab_size_{vocabulary.vocab_size()} {}
+
+    void fill(TokenMask& mask) override {
+        if (mask.vocab() != vocab_size_) mask = TokenMask{vocab_size_};
+        if (matcher_.IsTerminated()) {
+            std::fill(mask.words().begin(), mask.words().end(), 0U);
+            return;
+        }
+        MaskTensor tensor{mask};
+        (void)matcher_.FillNextTokenBitmask(&tensor.tensor);
+        mask.trim();
+    }
+    bool accept(TokenId token) override {
+        return !matcher_.IsTerminated() && matcher_.AcceptToken(token);
+    }
+    void roll_back(std::size_t tokens) override {
+        if (tokens > 0) matcher_.Rollback(static_cast<int>(tokens));
+    }
+    std::string forced_bytes() override {
+        return matcher_.IsTerminated() ? std::string{} : matcher_.FindJumpForwardString();
+    }
+
+    std::vector<TokenId> forced_tokens(std::size_t most) override {
+        const std::string bytes = forced_bytes();
+        return bytes.empty() ? GrammarMatcher::forced_tokens(most)
+                             : vocabulary_.spelled(bytes, most);
+    }
+
+private:
+    xgrammar::GrammarMatcher matcher_;
+    const XgrammarVocabulary& vocabulary_;  // of the loader
+    std::size_t vocab_size_;
+};
+
+class XgrammarLoader final : public GrammarLoader {
+public:
+    explicit XgrammarLoader(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {}
+
+    Result<std::unique_ptr<GrammarMatcher>> match(const CompiledGrammarPtr& grammar,
+                                                  std::span<const TokenId> end_tokens) override {
+        const std::lock_guard lock{mutex_};
+        try {
+            Result<xgrammar::CompiledGrammar> loaded = load(grammar);
+            if (!loaded) return loaded.error();
+            std::vector<int> ends;
+            for (const TokenId token : end_tokens) {
+                if (token >= 0 && static_cast<std::size_t>(token) < vocabulary_.vocab_size())
+                    ends.push_back(token);
+            }
+            // Without end tokens it ends by itself, as soon as it may.
+            const std::optional<std::vector<int>> stops =
+                ends.empty() ? std::nullopt : std::optional{ends};
+            return std::unique_ptr<GrammarMatcher>{std::make_unique<XgrammarMatcher>(
+                xgrammar::GrammarMatcher{loaded.value(), stops, ends.empty()}, vocabulary_)};
+        } catch (const std::exception& error) {
+            return Error{Errc::BadFile,
+                         fmt::format("a compiled grammar cannot be loaded: {}", error.what())};
+        }
+    }
+
+private:
+    static constexpr std::size_t kKept = 16;
+
+    Result<xgrammar::CompiledGrammar> load(const CompiledGrammarPtr& grammar) {
+        for (const auto& [from, loaded] : kept_) {
+            if (from == grammar || (from->hash == grammar->hash && from->bytes == grammar->bytes))
+                return loaded;
+        }
+        Result<CompiledForm> form = read_form(grammar->bytes);
+        if (!form) return form.error();
+        if (!vocabulary_.may_name(form.value().named))
+            return Error{Errc::BadFile,
+                         "a compiled grammar names tokens that are no control tokens here"};
+        auto read = xgrammar::CompiledGrammar::DeserializeJSON(
+            form.value().library, vocabulary_.info(form.value().named));
+        if (const auto* failed = std::get_if<xgrammar::SerializationError>(&read)) {
+            const std::string why =
+                std::visit([](const auto& error) { return std::string{error.what()}; }, *failed);
+            return Error{Errc::BadFile, "a compiled grammar cannot be loaded: " + why};
+        }
+        kept_.emplace_front(grammar, std::get<xgrammar::CompiledGrammar>(std::move(read)));
+        if (kept_.size() > kKept) kept_.pop_back();
+        return kept_.front().second;
+    }
+
+    std::mutex mutex_;
+    XgrammarVocabulary vocabulary_;
+    std::deque<std::pair<CompiledGrammarPtr, xgrammar::CompiledGrammar>> kept_;  // the latest first
+};
+
+}  // namespace
+
+std::unique_ptr<GrammarLoader> make_grammar_loader(GrammarVocabulary vocabulary) {
+    return std::make_unique<XgrammarLoader>(std::move(vocabulary));
+}
+
+}  // namespace paceline
