@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "actors/decoding/answer.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 
@@ -19,9 +21,9 @@ struct AnswerOrder {
     using OnToken = PlainDecoder::OnToken;
     Request request;
     OnToken on_token;  // for each committed token, in order
-    /// Before the tokens of a verdict: how many of them, the first ones, were candidates. May be
-    /// empty; ends no answer.
-    std::function<void(std::uint32_t candidates)> on_accepted = {};
+    /// Before the tokens of a verdict: whose candidates the first ones of them were. May be empty;
+    /// ends no answer.
+    std::function<void(std::span<const msg::Origin> origins)> on_accepted = {};
     /// Of each token before it is given to on_token, and of the prompt's tokens, if the request
     /// wants them; position: in prompt and answer. May be empty; ends no answer.
     PlainDecoder::OnScores on_scores = {};

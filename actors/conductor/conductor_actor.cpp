@@ -209,7 +209,8 @@ void ConductorActor::deliver_tokens(RequestId request,
     const PlainDecoder::OnScores on_scores = order.on_scores;
     const std::vector<TokenScores> scores =
         requests().find_open(request, turn)->scores.take_answer();
-    if (order.on_accepted && verdict.count > 0) order.on_accepted(verdict.count - 1);
+    if (order.on_accepted && verdict.count > 0)
+        order.on_accepted(std::span{verdict.origins}.first(verdict.count - 1));
     for (std::uint32_t i = 0; i < verdict.count; ++i) {
         RequestRecord* record = requests().find_open(request, turn);
         if (record == nullptr) return;

@@ -28,7 +28,8 @@ Status AnswerGrammar::follow(std::span<const TokenId> text) {
         if (planted(PlantedBug::MatcherNotRebuilt)) answer_begin_ = text.size();
     }
     const std::span<const TokenId> answer = text.subspan(answer_begin_);
-    const auto differs = std::mismatch(accepted_.begin(), accepted_.end(), answer.begin(), answer.end()).first;
+    const auto differs =
+        std::mismatch(accepted_.begin(), accepted_.end(), answer.begin(), answer.end()).first;
     const auto stale = static_cast<std::size_t>(accepted_.end() - differs);
     if (stale > 0) {
         matcher_->roll_back(stale);
@@ -37,8 +38,10 @@ Status AnswerGrammar::follow(std::span<const TokenId> text) {
     }
     for (const TokenId token : answer.subspan(accepted_.size())) {
         if (accept(token)) continue;
-        return Error{Errc::Protocol, fmt::format("the grammar of an answer does not allow its token {}, which is {}",
-                                                 accepted_.size(), token)};
+        return Error{
+            Errc::Protocol,
+            fmt::format("the grammar of an answer does not allow its token {}, which is {}",
+                        accepted_.size(), token)};
     }
     return {};
 }

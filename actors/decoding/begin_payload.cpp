@@ -162,7 +162,8 @@ Status validate(const BeginPayload& begin, int vocab_size, std::int32_t kv_slots
                                     "0 (coupled), 1 (rejection) or 2 (unverified)");
     }
     if (!begin.grammar_hash.empty() && begin.grammar_hash.size() != kGrammarHashBytes) {
-        return request_out_of_range("grammar_hash", fmt::format("{} bytes", begin.grammar_hash.size()),
+        return request_out_of_range("grammar_hash",
+                                    fmt::format("{} bytes", begin.grammar_hash.size()),
                                     fmt::format("0 or {}", kGrammarHashBytes));
     }
     if (begin.grammar_hash.empty() && !begin.grammar_bytes.empty())

@@ -12,7 +12,8 @@ void SentGrammars::add(StageId to, const CompiledGrammar& grammar, BeginPayload&
     Sent& sent = sent_[to];
     if (sent.bytes.contains(grammar.hash)) return;
     begin.grammar_bytes = grammar.bytes;
-    if (sent.bytes.size() >= kGrammarsKept || sent.total + grammar.bytes.size() > kGrammarBytesKept) {
+    if (sent.bytes.size() >= kGrammarsKept ||
+        sent.total + grammar.bytes.size() > kGrammarBytesKept) {
         begin.grammars_forgotten = true;
         sent = {};
     }
@@ -33,7 +34,8 @@ Status GrammarStore::take(BeginPayload& begin) {
     }
     const auto found = kept_.find(begin.grammar_hash);
     if (found == kept_.end())
-        return Error{Errc::Protocol, "a Begin names the grammar " + begin.grammar_hash + ", which was not sent"};
+        return Error{Errc::Protocol,
+                     "a Begin names the grammar " + begin.grammar_hash + ", which was not sent"};
     begin.compiled = found->second;
     return {};
 }

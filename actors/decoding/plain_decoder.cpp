@@ -80,7 +80,8 @@ Status PlainDecoder::check(const Request& request, Position context) const {
     if (request.max_tokens < 1 && request.max_tokens != kUnlimitedTokens) {
         return bad(fmt::format("max_tokens = {}, must be at least 1, or -1", request.max_tokens));
     }
-    if (request.grammar.any() && request.compiled == nullptr) return bad("the grammar is not compiled");
+    if (request.grammar.any() && request.compiled == nullptr)
+        return bad("the grammar is not compiled");
     if (request.compiled != nullptr && request.end_tokens.empty())
         return bad("an answer with a grammar needs end tokens, which end it");
     if (request.compiled != nullptr && grammars_ == nullptr) return no_grammars();
@@ -91,7 +92,8 @@ Status PlainDecoder::check(const Request& request, Position context) const {
 Status PlainDecoder::begin_grammar(const Request& request, Position length) {
     grammar_.reset();
     if (request.compiled == nullptr) return {};
-    grammar_ = std::make_unique<AnswerGrammar>(*grammars_, request.compiled, request.end_tokens, length);
+    grammar_ =
+        std::make_unique<AnswerGrammar>(*grammars_, request.compiled, request.end_tokens, length);
     return grammar_->follow(text_);
 }
 

@@ -40,7 +40,8 @@ Status validate_grammar(const Request& request) {
     if (request.grammar.any() && request.compiled == nullptr)
         return Error{Errc::BadArgument, "request: its grammar is not compiled"};
     if (request.compiled == nullptr || !request.end_tokens.empty()) return {};
-    return Error{Errc::BadArgument, "request: an answer with a grammar needs end tokens, which end it"};
+    return Error{Errc::BadArgument,
+                 "request: an answer with a grammar needs end tokens, which end it"};
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ msg::BatchRow TokenTree::send(NodeId node, KvSlot slot) {
             .parent = parent == nullptr ? msg::kNoParent : parent->id.value,
             .token = sent.token,
             .position = sent.position,
-            .slot = slot};
+            .slot = slot,
+            .origin = sent.origin};
 }
 
 Result<Adoption> TokenTree::adopt_root(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn) {
@@ -125,6 +126,7 @@ Result<Adoption> TokenTree::adopt(const msg::BatchRow& row, const DrawnSiblingsP
                       .token = row.token,
                       .position = row.position,
                       .slot = row.slot,
+                      .origin = row.origin,
                       .drawn_below = drawn});
     return Adoption::Live;
 }

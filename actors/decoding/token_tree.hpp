@@ -45,11 +45,11 @@ struct TreeNode {
     Position position = 0;
     KvSlot slot = kNoSlot;  // kNoSlot: not sent to the target yet
     // Dispatcher only: how probable the node is after its parent, and its whole path after the
-    // root (log), as its proposers believe; and whose candidate it was.
+    // root (log), as its proposers believe.
     float log_prob = 0.0F;
     float path_log_prob = 0.0F;
-    msg::Origin origin = msg::Origin::Trunk;
-    DrawnSiblingsPtr drawn_below = nullptr;  // what was drawn after this node before it was sent
+    msg::Origin origin = msg::Origin::Trunk;  // whose candidate it was
+    DrawnSiblingsPtr drawn_below = nullptr;   // what was drawn after this node before it was sent
     bool pinned = false;  // dispatcher: something was drawn after it, or after a node below it
 
     [[nodiscard]] bool sent() const { return slot != kNoSlot; }

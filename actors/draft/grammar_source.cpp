@@ -6,7 +6,8 @@
 namespace paceline {
 namespace {
 
-constexpr float kForced = 0.98F;  // the spelling is a guess where the grammar forces bytes, not tokens
+constexpr float kForced =
+    0.98F;  // the spelling is a guess where the grammar forces bytes, not tokens
 
 }  // namespace
 

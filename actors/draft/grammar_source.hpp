@@ -19,7 +19,9 @@ namespace paceline {
 class GrammarSource final : public DraftSource {
 public:
     /// `spec` has a compiled grammar. `next` may be nullptr.
-    GrammarSource(GrammarLoader& loader, const BeginPayload& spec, std::unique_ptr<DraftSource> next);
+    GrammarSource(GrammarLoader& loader,
+                  const BeginPayload& spec,
+                  std::unique_ptr<DraftSource> next);
 
     [[nodiscard]] DraftCost cost() const override {
         return next_ == nullptr ? DraftCost::Instant : next_->cost();
@@ -39,7 +41,7 @@ private:
     std::unique_ptr<DraftSource> next_;
     std::vector<TokenId> text_;  // prompt and answer
     msg::Origin origin_ = msg::Origin::Forced;
-    bool broken_ = false;        // it cannot follow the text: the other source proposes alone
+    bool broken_ = false;  // it cannot follow the text: the other source proposes alone
 };
 
 }  // namespace paceline

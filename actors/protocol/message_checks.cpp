@@ -40,6 +40,8 @@ Status check_row(const msg::Batch& batch, std::uint32_t index, const MessageLimi
     if (!within(row.slot, limits.kv_slots)) return bad(name, "slot", row.slot);
     if (row.tensor_row >= batch.tensor_rows) return bad(name, "tensor_row", row.tensor_row);
     if (row.start > limits.sublayers) return bad(name, "start", row.start);
+    if (static_cast<std::uint16_t>(row.origin) >= msg::kOrigins)
+        return bad(name, "origin", static_cast<std::int64_t>(row.origin));
     return {};
 }
 
@@ -282,6 +284,12 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         return bad("a verdict", "cached", verdict.cached);
     if (!within(verdict.matched, limits.context))
         return bad("a verdict", "matched", verdict.matched);
+    for (std::uint32_t i = 0; i + 1 < verdict.count; ++i) {
+        if (static_cast<std::uint16_t>(verdict.origins[i]) >= msg::kOrigins) {
+            return bad("a verdict", fmt::format("origins[{}]", i),
+                       static_cast<std::int64_t>(verdict.origins[i]));
+        }
+    }
     return check_tokens("a verdict", std::span{verdict.tokens}.first(verdict.count), limits);
 }
 

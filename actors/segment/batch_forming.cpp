@@ -369,12 +369,13 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
         if (!again) entry.slots.commit(slot.value());
         if (planted(PlantedBug::PrefixUnproven)) publish(entry);
         const bool retained = again && entry.supplier && slot.value() < entry.supplier->slots;
-        batch.rows.push_back({.node = TokenTree::kNoNode,
-                              .parent = msg::kNoParent,
-                              .token = text[position],
-                              .position = static_cast<Position>(position),
-                              .slot = slot.value(),
-                              .start = retained ? entry.supplier->end : 0});
+        batch.rows.push_back(
+            {.node = TokenTree::kNoNode,
+             .parent = msg::kNoParent,
+             .token = text[position],
+             .position = static_cast<Position>(position),
+             .slot = slot.value(),
+             .start = static_cast<std::uint16_t>(retained ? entry.supplier->end : 0)});
     }
     return rows;
 }
@@ -398,7 +399,7 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
         sent.push_back(node.id);
         batch.rows.push_back(tree.send(node.id, slot.value()));
         if (!begun) continue;
-        batch.rows.back().start = ahead->second.start;
+        batch.rows.back().start = static_cast<std::uint16_t>(ahead->second.start);
         batch.rows.back().tensor_row = ahead->second.tensor_row;
         entry.ahead_rows.erase(ahead);
     }

@@ -208,6 +208,12 @@ msg::Verdict make_verdict(const msg::Route& route,
                "a verdict commits its accepted nodes and one token more");
     std::copy(result.tokens.begin(), result.tokens.end(), verdict.tokens.begin());
     std::copy(result.nodes.begin(), result.nodes.end(), verdict.nodes.begin());
+    for (std::size_t i = 0; i < result.nodes.size(); ++i) {
+        const auto row = std::find_if(rows.begin(), rows.end(), [&](const msg::BatchRow& each) {
+            return each.node == result.nodes[i];
+        });
+        if (row != rows.end()) verdict.origins[i] = row->origin;
+    }
     return verdict;
 }
 

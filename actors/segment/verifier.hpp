@@ -41,7 +41,8 @@ namespace paceline {
 struct VerifyOptions {
     std::uint32_t head_rows = 8;  // rows of one call of the head, 1 .. kVerifyRowsMax
     Chance* chance = nullptr;     // of the rejection rule, for tests; nullptr: the counter's
-    std::shared_ptr<GrammarLoader> grammars = {};  // nullptr: requests with a grammar end this stage
+    std::shared_ptr<GrammarLoader> grammars =
+        {};  // nullptr: requests with a grammar end this stage
 };
 
 /// The rows of one request in a run.

@@ -117,10 +117,10 @@ enum class PlantedBug : std::uint8_t {
     DraftPathChanges,  // with the skip set, within a chain
     AheadSlotsLeak,    // of drafted rows that no batch took
     // Grammars.
-    MatcherNotRebuilt,   // from the answer, when an attempt begins with tokens of it
-    MaskBeforeBias,      // as low logits, to which a bias is added
-    GrammarNotResent,    // to the next incarnation of a stage
-    ForcedIsAccepted,    // the matcher follows a token that the grammar forces before a row has it
+    MatcherNotRebuilt,  // from the answer, when an attempt begins with tokens of it
+    MaskBeforeBias,     // as low logits, to which a bias is added
+    GrammarNotResent,   // to the next incarnation of a stage
+    ForcedIsAccepted,   // the matcher follows a token that the grammar forces before a row has it
     // A draft that searches its skip set.
     TrialOutlivesRequest,  // the job goes on when its request was stopped
 };

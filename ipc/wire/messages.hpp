@@ -142,7 +142,8 @@ struct BatchRow {
     // Sub-layers before this one are done, with their keys and values in `slot`: computed by a
     // draft, or, of a prompt's row, before a segment was lost. A segment begins at this sub-layer,
     // or at its own first one if that is later.
-    std::uint32_t start = 0;
+    std::uint16_t start = 0;
+    Origin origin = Origin::Trunk;  // of a candidate
 };
 
 enum class BatchKind : std::uint32_t {
@@ -269,6 +270,7 @@ struct Verdict {
     Position matched;     // and that it had in common with what was cached, blocks or not
     std::array<TokenId, kGammaMax + 1> tokens;
     std::array<NodeId, kGammaMax + 1> nodes;  // the accepted nodes, count - 1 of them
+    std::array<Origin, kGammaMax> origins;    // whose candidates they were
 };
 
 inline constexpr std::uint32_t kPrefixPagesMax = 126;  // of one message, without padding
@@ -290,8 +292,8 @@ struct Prefix {
 inline constexpr std::uint32_t kScoreEntriesMax =
     63;  // of one message: three tokens with 20 others
 
-/// Of a scored token: its rank and log probability; of each of the most probable ones beside it: the
-/// token and its log probability.
+/// Of a scored token: its rank and log probability; of each of the most probable ones beside it:
+/// the token and its log probability.
 struct ScoreEntry {
     std::int32_t value;  // rank, 0 for the most probable; or the token
     float log_prob;      // <= 0, -inf for a token that the model excludes
@@ -416,7 +418,7 @@ static_assert(sizeof(BatchHeader) == 40);
 static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
-static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2));
+static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2) + 2 * kGammaMax);
 static_assert(sizeof(Prefix) == 16 + 16 + 4 * kPrefixPagesMax);
 static_assert(sizeof(Scores) == 16 + 16 + 8 * kScoreEntriesMax);
 static_assert(kScoreEntriesMax >= 1 + kTopScoresMax, "a token with all its neighbours fits");

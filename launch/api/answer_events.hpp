@@ -6,17 +6,18 @@
 //     events.body()              ->  the whole response, where nothing is streamed
 //
 // A piece of several tokens is one chunk. Its text ends between two characters. The last chunk of a
-// choice has its finish_reason and no text. The objects `paceline`, `timings` and `metrics` are on
-// the usage chunk, or on the very last chunk if usage was not asked for. With paceline.spans each
-// chunk with text also says which parts of it were candidates (text_spans.hpp).
-// Events of a stream that can be resumed have an `id`: as many tokens of the answer are in this
-// event and those before it; one more than it has tokens, if the event belongs to its end.
-// begin_at(id) makes the events that follow.
-// Pure; one thread.
+// choice has its finish_reason and no text. What a piece says of thoughts, text and calls of tools
+// is one chunk: a stream that is continued behind an event misses nothing of it. The objects
+// `paceline`, `timings` and `metrics` are on the usage chunk, or on the very last chunk if usage
+// was not asked for. With paceline.spans each chunk with text also says which parts of it were
+// candidates (text_spans.hpp). Events of a stream that can be resumed have an `id`: as many tokens
+// of the answer are in this event and those before it; one more than it has tokens, if the event
+// belongs to its end. begin_at(id) makes the events that follow. Pure; one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,16 +49,20 @@ class AnswerEvents final : public ResponseForm {
 public:
     AnswerEvents(const AnswerDialect& dialect, ResponseHead head, const PreparedAnswers& prepared);
 
-    /// The client has what comes before; pieces begin there. Before the first piece.
-    void begin_at(std::size_t id) { begin_ = id; }
+    /// The client has what comes before. Before the first piece.
+    void begin_at(std::size_t id);
 
+    void add_prompt(std::size_t choice, const std::vector<TokenScores>& scores) override;
     [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece) override;
-    [[nodiscard]] std::string end() const override;
+    [[nodiscard]] std::string end() override;
     [[nodiscard]] std::string body() const override;
 
 private:
     struct Choice {
-        std::string text = {};  // not kept of a stream
+        explicit Choice(const ReplyFormat& format) : reply{format} {}
+        ReplyTracker reply;
+        std::shared_ptr<ChoiceScores> scores = {};  // nullptr: not wanted
+        WholeReply whole = {};  // of a stream: the calls alone, without their arguments
         const char* finish = nullptr;
         bool begun = false;
     };
@@ -67,11 +72,17 @@ private:
                                     bool very_last,
                                     const AnswerPiece* of = nullptr) const;
     [[nodiscard]] std::string event(const nlohmann::ordered_json& json) const;
+    [[nodiscard]] const EchoedPrompt* echo_of(std::size_t choice) const;
+    void add_scores(std::size_t choice, const AnswerPiece& piece);
+    [[nodiscard]] ReplyDelta read(std::size_t choice, const AnswerPiece& piece);
     void finish(std::size_t choice, const AnswerPiece& piece);
     void add_figures(nlohmann::ordered_json& json) const;
 
     const AnswerDialect* dialect_;
     ResponseHead head_;
+    ReplyFormat format_;  // the trackers borrow it
+    std::vector<EchoedPrompt> echoed_;
+    std::size_t answers_;  // of a prompt
     bool stream_;
     bool include_usage_;
     bool continuous_usage_;

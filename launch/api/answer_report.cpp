@@ -54,7 +54,8 @@ Json AnswerReport::usage() const {
             {"total_tokens", prompt_tokens_ + completion_tokens_},
             {"prompt_tokens_details", {{"cached_tokens", cached_tokens_}}},
             {"completion_tokens_details",
-             {{"accepted_prediction_tokens", verdicts_.accepted},
+             {{"reasoning_tokens", thought_tokens_},
+              {"accepted_prediction_tokens", verdicts_.accepted},
               {"rejected_prediction_tokens", verdicts_.candidates - verdicts_.accepted}}}};
 }
 

@@ -32,6 +32,10 @@ public:
                  int gamma);
 
     void add_tokens(std::size_t count) { completion_tokens_ += static_cast<std::int64_t>(count); }
+    /// Of those: of thoughts.
+    void add_thought_tokens(std::size_t count) {
+        thought_tokens_ += static_cast<std::int64_t>(count);
+    }
     /// An answer has ended.
     void add(std::size_t choice, const AnswerStats& stats);
 
@@ -50,6 +54,7 @@ private:
     int gamma_;
     std::int64_t prompt_tokens_ = 0;
     std::int64_t completion_tokens_ = 0;
+    std::int64_t thought_tokens_ = 0;
     std::int64_t cached_tokens_ = 0;
     std::int64_t matched_tokens_ = 0;
     VerdictTally verdicts_{};

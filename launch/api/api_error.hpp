@@ -8,6 +8,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,6 +29,9 @@ struct ApiError {
     std::string allow = {};  // of 405: the methods that the path has
     bool ends = false;       // the connection cannot be used any further
 };
+
+/// How the body of an error is written.
+enum class ErrorForm : std::uint8_t { OpenAi, Messages };
 
 /// 400 for a field of the request.
 [[nodiscard]] ApiError bad_field(const std::string& param, const std::string& what);

@@ -1,6 +1,7 @@
 // ChatRequest: the conversation of POST /v1/chat/completions, in the form that chat templates take.
 //
-// Contents are texts, or lists of text parts, which are joined. The role `developer` is `system`.
+// Contents are texts, or lists of text parts, which are joined. The role `developer` is `system`,
+// `function` is `tool`. `reasoning` is another word for `reasoning_content`.
 // Control tokens in the contents stay text: that is the template's part (chat_template.hpp).
 // Pure.
 #pragma once
@@ -11,6 +12,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "launch/api/api_error.hpp"
+#include "launch/api/tools/tool_request.hpp"
 
 namespace paceline::serve {
 
@@ -18,11 +20,13 @@ inline constexpr std::size_t kMessagesMax = 4096;
 inline constexpr std::size_t kTemplateArgumentsMax = 64;
 
 struct ChatRequest {
-    std::string messages = {};   // a JSON list, for ChatTemplate::render_json()
-    std::string arguments = {};  // chat_template_kwargs: a JSON object, or empty
+    std::string messages = {};  // a JSON list, for ChatTemplate::render_json()
+    // chat_template_kwargs and reasoning_effort: a JSON object, or empty.
+    std::string arguments = {};
+    ToolRequest tools = {};
 };
 
-/// Errors: 400 naming the message ("messages[2].content"), 501 for tool calls.
+/// Errors: 400 naming the message ("messages[2].content").
 [[nodiscard]] ApiResult<ChatRequest> chat_request(const nlohmann::json& body);
 
 }  // namespace paceline::serve

@@ -14,14 +14,14 @@ Json completion_choice(std::size_t index, const std::string& text, Json finish_r
             {"finish_reason", std::move(finish_reason)}};
 }
 
-Json completion_delta(std::size_t index, const std::string& text) {
-    return completion_choice(index, text, nullptr);
+Json completion_delta(std::size_t index, const ReplyDelta& delta) {
+    return completion_choice(index, delta.text, nullptr);
 }
 Json completion_last(std::size_t index, const char* finish_reason) {
     return completion_choice(index, "", finish_reason);
 }
-Json completion_whole(std::size_t index, const std::string& text, const char* finish_reason) {
-    return completion_choice(index, text, finish_reason);
+Json completion_whole(std::size_t index, const WholeReply& reply, const char* finish_reason) {
+    return completion_choice(index, reply.text, finish_reason);
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ const AnswerDialect& completion_dialect() {
                                                .first = nullptr,
                                                .delta = completion_delta,
                                                .last = completion_last,
-                                               .whole = completion_whole};
+                                               .whole = completion_whole,
+                                               .scores = completion_choice_scores};
     return kCompletion;
 }
 

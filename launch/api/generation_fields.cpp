@@ -98,7 +98,7 @@ void read_sampling(Fields& fields, GivenSampling& given) {
 /// Both names of OpenAI's API; the newer one counts.
 void read_max_tokens(Fields& fields, GenerationFields& read) {
     std::optional<std::int64_t> most;
-    fields.integer("max_tokens", most, 1, kInt32Max);
+    fields.integer("max_tokens", most, 0, kInt32Max);
     fields.integer("max_completion_tokens", most, 1, kInt32Max);
     if (most) read.max_tokens = static_cast<std::int32_t>(*most);
 }

@@ -18,6 +18,7 @@
 #include "actors/decoding/speculation_limits.hpp"
 #include "launch/api/api_error.hpp"
 #include "launch/api/fields.hpp"
+#include "launch/api/scores/scores_request.hpp"
 #include "launch/session/service.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/weights/model_file.hpp"
@@ -45,7 +46,8 @@ struct GenerationFields {
     int n = 1;
     std::vector<std::string> stop = {};
     std::optional<std::uint64_t> seed = {};
-    std::optional<std::int32_t> max_tokens = {};
+    std::optional<std::int32_t> max_tokens = {};  // 0: the prompt alone
+    ScoresRequest scores = {};                    // by the reader of the API
     bool ignore_eos = false;
     std::string cache_salt = {};
     int priority = 0;

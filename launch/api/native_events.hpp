@@ -25,7 +25,7 @@ public:
     NativeEvents(ResponseHead head, const PreparedAnswers& prepared);
 
     [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece) override;
-    [[nodiscard]] std::string end() const override { return {}; }
+    [[nodiscard]] std::string end() override { return {}; }
     [[nodiscard]] std::string body() const override;
 
 private:

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/api/messages/messages_error.hpp"
 #include "launch/base/json_text.hpp"
 
 namespace paceline::serve {
@@ -11,7 +12,14 @@ Reply reply_of(const ApiError& error) {
             .body = json_text(error_json(error)) + "\n",
             .retry_after_s = error.retry_after_s,
             .allow = error.allow,
-            .closes = error.ends};
+            .closes = error.ends,
+            .error = error};
+}
+
+Reply in_form(Reply reply, ErrorForm form) {
+    if (form == ErrorForm::Messages && reply.error)
+        reply.body = json_text(messages_error(*reply.error)) + "\n";
+    return reply;
 }
 
 }  // namespace paceline::serve

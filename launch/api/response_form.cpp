@@ -18,7 +18,7 @@ void ResponseForm::check_end(const AnswerPiece& piece) {
         failed ? "no token can be drawn: no logit is a finite number" : "the answer was cancelled"};
 }
 
-std::string ResponseForm::error_event(const ApiError& error) {
+std::string ResponseForm::failure(const ApiError& error) {
     return "data: " +
            error_json(error).dump(-1, ' ', false,
                                   nlohmann::ordered_json::error_handler_t::replace) +

@@ -23,6 +23,11 @@ constexpr Known kKnown[] = {
     {"/chat/completions", kPost, Endpoint::Chat},
     {"/completions", kPost, Endpoint::Completions},
     {"/completion", kPost, Endpoint::Native},
+    {"/responses", kPost, Endpoint::Responses},
+    {"/messages", kPost, Endpoint::Messages},
+    {"/chat/completions/input_tokens", kPost, Endpoint::ChatTokens},
+    {"/responses/input_tokens", kPost, Endpoint::ResponsesTokens},
+    {"/messages/count_tokens", kPost, Endpoint::MessagesTokens},
     {"/models", kGet, Endpoint::Models},
     {"/health", kGet, Endpoint::Health},
     {"/metrics", kGet, Endpoint::Metrics},
@@ -86,6 +91,11 @@ std::optional<std::string_view> query_value(std::string_view query, std::string_
         if (pair.substr(0, end) == name) return pair.substr(std::min(end + 1, pair.size()));
     }
     return {};
+}
+
+ErrorForm error_form_of(std::string_view target) {
+    const bool messages = target.starts_with("/v1/messages") || target.starts_with("/messages");
+    return messages ? ErrorForm::Messages : ErrorForm::OpenAi;
 }
 
 ApiResult<Route> find_route(std::string_view method, std::string_view target) {

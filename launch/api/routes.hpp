@@ -30,6 +30,11 @@ enum class Endpoint : std::uint8_t {
     TokenizerInfo,
     Page,
     OpenApi,
+    Responses,
+    Messages,
+    ChatTokens,
+    ResponsesTokens,
+    MessagesTokens,
 };
 
 struct Route {
@@ -38,13 +43,23 @@ struct Route {
     std::string query = {};  // behind the question mark
 
     [[nodiscard]] bool takes_body() const {
-        return is_answer() || endpoint == Endpoint::Tokenize || endpoint == Endpoint::Detokenize ||
-               endpoint == Endpoint::ApplyTemplate;
+        switch (endpoint) {
+            case Endpoint::Tokenize:
+            case Endpoint::Detokenize:
+            case Endpoint::ApplyTemplate:
+            case Endpoint::ChatTokens:
+            case Endpoint::ResponsesTokens:
+            case Endpoint::MessagesTokens:
+                return true;
+            default:
+                return is_answer();
+        }
     }
     /// Its answer is decoded.
     [[nodiscard]] bool is_answer() const {
         return endpoint == Endpoint::Chat || endpoint == Endpoint::Completions ||
-               endpoint == Endpoint::Native;
+               endpoint == Endpoint::Native || endpoint == Endpoint::Responses ||
+               endpoint == Endpoint::Messages;
     }
     /// Answered without a key: what the page asks for needs one.
     [[nodiscard]] bool is_open() const { return is_health() || endpoint == Endpoint::Page; }
@@ -55,6 +70,9 @@ struct Route {
 /// `target`: the path, with a query. HEAD is GET, but not of a stream.
 /// Errors: 404; 405 with the methods of the path; 501 for endpoints of other servers.
 [[nodiscard]] ApiResult<Route> find_route(std::string_view method, std::string_view target);
+
+/// Of the errors that an answer to `target` may have; also where there is no such path.
+[[nodiscard]] ErrorForm error_form_of(std::string_view target);
 
 /// The value of `name` in "a=1&b=2", as it is written; empty for "name" alone; nothing: it is not
 /// there.

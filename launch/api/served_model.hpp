@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "launch/api/tools/chat_forms.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/session/service.hpp"
@@ -21,6 +22,7 @@ struct ServedModel {
     OpenedModel opened;
     std::optional<ChatTemplate> chat = {};  // nothing: `no_chat` says why
     std::string no_chat = {};
+    ChatForms forms = {};      // of the template's answers
     std::string name = {};     // as clients see it
     std::string method = {};   // of the pipeline
     std::string reason = {};   // why this method; empty: it was named by the user

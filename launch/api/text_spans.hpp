@@ -1,7 +1,7 @@
-// text_spans(): which parts of a piece's text were candidates of the speculation.
+// text_spans(): which parts of a piece's text were candidates of the speculation, and whose.
 //
-//     [{"text": "The", "tokens": 1, "accepted": false},
-//      {"text": " sky is", "tokens": 2, "accepted": true}]
+//     [{"text": "The", "tokens": 1, "accepted": false, "by": "target"},
+//      {"text": " sky is", "tokens": 2, "accepted": true, "by": "lookup"}]
 //
 // Neighbouring tokens of one origin are one span; the texts of the spans are the text of the piece.
 // A token whose text is not certain yet (a stop text may follow, a character is not whole) counts

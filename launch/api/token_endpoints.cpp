@@ -9,7 +9,9 @@
 #include "launch/api/completion_request.hpp"
 #include "launch/api/fields.hpp"
 #include "launch/api/json_reader.hpp"
+#include "launch/api/messages/messages_request.hpp"
 #include "launch/api/prepare_answers.hpp"
+#include "launch/api/responses/responses_request.hpp"
 
 namespace paceline::serve {
 namespace {
@@ -47,8 +49,7 @@ ApiResult<std::vector<TokenId>> tokens_of_text(const json& body, const ServedMod
     return ids;
 }
 
-ApiResult<std::vector<TokenId>> tokens_of_body(const json& body, const ServedModel& model) {
-    if (Fields{body}.find("messages") == nullptr) return tokens_of_text(body, model);
+ApiResult<std::vector<TokenId>> tokens_of_chat(const json& body, const ServedModel& model) {
     ApiResult<ChatRequest> chat = chat_request(body);
     if (!chat) return chat.error();
     ApiResult<jinja::Text> text = render_chat(chat.value(), model);
@@ -56,7 +57,44 @@ ApiResult<std::vector<TokenId>> tokens_of_body(const json& body, const ServedMod
     return encode(model.tokenizer(), text.value());
 }
 
+ApiResult<std::vector<TokenId>> tokens_of_body(const json& body, const ServedModel& model) {
+    return Fields{body}.find("messages") == nullptr ? tokens_of_text(body, model)
+                                                    : tokens_of_chat(body, model);
+}
+
+/// `as_chat`: from the API's body to that of a chat; nullptr: it is one.
+Reply count_reply(std::string_view body,
+                  ApiResult<json> (*as_chat)(const json&),
+                  Json counted,
+                  const ServedModel& model) {
+    ApiResult<json> read = read_json_object(body);
+    if (!read) return reply_of(read.error());
+    Fields fields{read.value()};
+    std::string name;
+    fields.text("model", name, kTextBytesAny);
+    if (fields.error()) return reply_of(*fields.error());
+    if (const std::optional<ApiError> other = wrong_model(name, model)) return reply_of(*other);
+    ApiResult<json> chat = as_chat == nullptr ? std::move(read) : as_chat(read.value());
+    if (!chat) return reply_of(chat.error());
+    ApiResult<std::vector<TokenId>> ids = tokens_of_chat(chat.value(), model);
+    if (!ids) return reply_of(ids.error());
+    counted["input_tokens"] = ids.value().size();
+    return token_reply(counted);
+}
+
 }  // namespace
+
+Reply chat_tokens_reply(std::string_view body, const ServedModel& model) {
+    return count_reply(body, nullptr, {{"object", "response.input_tokens"}}, model);
+}
+
+Reply responses_tokens_reply(std::string_view body, const ServedModel& model) {
+    return count_reply(body, chat_body_of_responses, {{"object", "response.input_tokens"}}, model);
+}
+
+Reply messages_tokens_reply(std::string_view body, const ServedModel& model) {
+    return count_reply(body, chat_body_of_messages, Json::object(), model);
+}
 
 Reply tokenize_reply(std::string_view body, const ServedModel& model) {
     ApiResult<json> read = read_json_object(body);

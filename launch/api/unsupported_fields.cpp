@@ -44,9 +44,6 @@ bool is_true(const json& value) {
 bool is_one(const json& value) {
     return asks_for_nothing(value) || is_number(value, 1.0);
 }
-bool is_plain_text(const json& value) {
-    return asks_for_nothing(value) || (value.is_object() && value.value("type", json{}) == "text");
-}
 bool is_text_modality(const json& value) {
     return asks_for_nothing(value) || value == json::array({"text"});
 }
@@ -58,16 +55,10 @@ struct Unsupported {
 
 constexpr Unsupported kUnsupported[] = {
     // OpenAI's
-    {"logprobs", asks_for_nothing},
-    {"top_logprobs", is_zero},
-    {"echo", asks_for_nothing},
     {"suffix", asks_for_nothing},
     {"best_of", is_one},
-    {"tools", asks_for_nothing},
-    {"tool_choice", is_none},
     {"functions", asks_for_nothing},
     {"function_call", is_none},
-    {"response_format", is_plain_text},
     {"modalities", is_text_modality},
     {"audio", asks_for_nothing},
     // vLLM's
@@ -79,14 +70,7 @@ constexpr Unsupported kUnsupported[] = {
     {"stop_token_ids", asks_for_nothing},
     {"bad_words", asks_for_nothing},
     {"truncate_prompt_tokens", asks_for_nothing},
-    {"structured_outputs", asks_for_nothing},
-    {"guided_json", asks_for_nothing},
-    {"guided_regex", asks_for_nothing},
-    {"guided_choice", asks_for_nothing},
-    {"guided_grammar", asks_for_nothing},
     // llama.cpp's
-    {"grammar", asks_for_nothing},
-    {"json_schema", asks_for_nothing},
     {"n_probs", is_zero},
     {"lora", asks_for_nothing},
     {"mirostat", is_zero},

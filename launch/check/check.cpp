@@ -64,6 +64,11 @@ void add_faults(Command& command, CheckOptions& options) {
             "--delay", options.delays,
             "NAME:PERCENT: that process is stopped for so much of the time; may be repeated")
         .repeated();
+    command
+        .add_option("--logprobs", options.logprobs,
+                    "also compare the log probabilities of answers and prompts, with so many of "
+                    "the most probable tokens")
+        .check(whole_number(0, kTopScoresMax));
     command.add_option("--json", options.json_file, "write everything to FILE, as JSON");
     command.add_option("--log", options.log_file, "write what all stages log to FILE");
     command.add_flag("-v,--verbose", options.verbose, "show the same lines on standard error");
@@ -108,6 +113,8 @@ Result<CheckTask> task_of(const CheckOptions& options) {
     if (!prompts) return prompts.error();
     task.prompts = std::move(prompts).value();
     task.request.max_tokens = options.max_tokens;
+    if (options.logprobs >= 0)
+        task.request.scores = {.answer = true, .prompt = true, .top = options.logprobs};
     task.at_once = options.at_once;
     task.kv_memory = options.kv_memory;
     task.faults.kills = options.kills;

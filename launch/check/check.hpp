@@ -25,6 +25,7 @@ struct CheckOptions {
     std::uint64_t kv_memory = 0;
     GrammarOptions grammar;
     SamplingOptions sampling;
+    int logprobs = -1;  // --logprobs; -1: they are not compared
     int kills = 0;
     int stalls = 0;
     std::vector<std::string> delays;

@@ -64,7 +64,9 @@ double rate_at_once(const std::vector<Answer>& answers) {
 
 bool CheckResult::equal(std::size_t prompt) const {
     const Answer& answer = answers[prompt];
-    return answer.status.ok() && !first_difference(answer.ids, plain[prompt].ids);
+    return answer.status.ok() && !first_difference(answer.ids, plain[prompt].ids) &&
+           answer.scores == plain[prompt].scores &&
+           answer.prompt_scores == plain[prompt].prompt_scores;
 }
 
 bool CheckResult::all_equal() const {

@@ -40,6 +40,7 @@ struct CheckResult {
     int kills = 0;
     int stalls = 0;
 
+    /// The same tokens, and the same scores if they were asked for.
     [[nodiscard]] bool equal(std::size_t prompt) const;
     [[nodiscard]] bool all_equal() const;
 };

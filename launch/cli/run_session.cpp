@@ -82,7 +82,9 @@ Result<RunSession> RunSession::open(const RunOptions& options, const Environment
     session.chat_ = std::move(chat);
     session.tools_ = std::move(tools).value();
     session.wanted_.request.sampling = std::move(sampling).value();
-    if (Status s = use_grammar(std::move(grammar).value(), *session.model_, session.wanted_.request); !s)
+    if (Status s =
+            use_grammar(std::move(grammar).value(), *session.model_, session.wanted_.request);
+        !s)
         return s.error();
     return session;
 }

@@ -27,7 +27,8 @@ GrammarHelpers::~GrammarHelpers() {
     for (const auto& helper : helpers_) helper->stop();
     for (std::thread& thread : threads_) thread.join();
     for (auto& [hash, job] : left) {
-        for (const Done& done : job.done) done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
+        for (const Done& done : job.done)
+            done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
     }
 }
 
@@ -40,10 +41,12 @@ void GrammarHelpers::compile(const GrammarSpec& spec, Done done) {
         lock.unlock();
         return done(result);
     }
-    if (const auto job = jobs_.find(hash); job != jobs_.end()) return job->second.done.push_back(std::move(done));
+    if (const auto job = jobs_.find(hash); job != jobs_.end())
+        return job->second.done.push_back(std::move(done));
     if (ending_ || waiting_.size() >= options_.waiting_max) {
         lock.unlock();
-        return done(Error{Errc::Cancelled, "too many grammars wait to be compiled; try again later"});
+        return done(
+            Error{Errc::Cancelled, "too many grammars wait to be compiled; try again later"});
     }
     jobs_.emplace(hash, Job{spec, {}}).first->second.done.push_back(std::move(done));
     waiting_.push_back(hash);
@@ -85,7 +88,8 @@ void GrammarHelpers::work(HelperProcess& helper) {
 }
 
 const Result<CompiledGrammarPtr>* GrammarHelpers::find(const std::string& hash) {
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.hash == hash; });
+    const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                    [&](const Kept& kept) { return kept.hash == hash; });
     if (found == kept_.end()) return nullptr;
     kept_.splice(kept_.begin(), kept_, found);
     return &kept_.front().result;
@@ -95,7 +99,8 @@ void GrammarHelpers::keep(const std::string& hash, const Result<CompiledGrammarP
     // A machine that could not start a process may be able to later; what is wrong with a grammar stays.
     if (!result.ok() && result.error().code != Errc::BadArgument) return;
     constexpr std::size_t kEntryBytes = 256;
-    const std::size_t bytes = kEntryBytes + (result.ok() ? result.value()->bytes.size() : result.error().what.size());
+    const std::size_t bytes =
+        kEntryBytes + (result.ok() ? result.value()->bytes.size() : result.error().what.size());
     kept_.push_front({hash, result, bytes});
     kept_bytes_ += bytes;
     while (kept_bytes_ > options_.kept_bytes && kept_.size() > 1) {

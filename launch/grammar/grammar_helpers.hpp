@@ -33,9 +33,9 @@ namespace paceline {
 struct GrammarHelperOptions {
     std::size_t helpers = 2;
     GrammarLimits limits = {};
-    std::size_t waiting_max = 64;                      // grammars, beside those that are compiled
-    std::size_t kept_bytes = std::size_t{64} << 20;    // of compiled grammars
-    std::vector<std::string> command = {};             // of a helper; empty: this program
+    std::size_t waiting_max = 64;                    // grammars, beside those that are compiled
+    std::size_t kept_bytes = std::size_t{64} << 20;  // of compiled grammars
+    std::vector<std::string> command = {};           // of a helper; empty: this program
 };
 
 class GrammarHelpers {
@@ -75,9 +75,9 @@ private:
     mutable std::mutex mutex_;  // of all below
     std::condition_variable changed_;
     bool ending_ = false;
-    std::deque<std::string> waiting_;             // hashes, in order
-    std::map<std::string, Job> jobs_;             // waiting or at work
-    std::list<Kept> kept_;                        // the latest used first
+    std::deque<std::string> waiting_;  // hashes, in order
+    std::map<std::string, Job> jobs_;  // waiting or at work
+    std::list<Kept> kept_;             // the latest used first
     std::size_t kept_bytes_ = 0;
     std::uint64_t compilations_ = 0;
     std::vector<std::unique_ptr<HelperProcess>> helpers_;  // each is a thread's

@@ -88,7 +88,8 @@ Result<HelperTask> decode_task(std::string_view frame) {
     task.limits.memory_bytes = reader.number<std::uint64_t>();
     task.vocabulary.vocab_size = reader.number<std::uint64_t>();
     const auto tokens = reader.number<std::uint32_t>();
-    if (tokens > task.vocabulary.vocab_size || tokens > reader.left()) return torn_frame("vocabulary");
+    if (tokens > task.vocabulary.vocab_size || tokens > reader.left())
+        return torn_frame("vocabulary");
     for (std::uint32_t i = 0; i < tokens; ++i) {
         task.vocabulary.control.push_back(reader.number<std::uint8_t>() != 0);
         task.vocabulary.texts.push_back(reader.text());
@@ -109,7 +110,8 @@ Result<GrammarSpec> decode_spec(std::string_view frame) {
     GrammarSpec spec;
     const auto kind = reader.number<std::uint8_t>();
     spec.text = reader.text();
-    if (!reader.ok() || kind > static_cast<std::uint8_t>(GrammarKind::StructuralTag)) return torn_frame("grammar");
+    if (!reader.ok() || kind > static_cast<std::uint8_t>(GrammarKind::StructuralTag))
+        return torn_frame("grammar");
     spec.kind = static_cast<GrammarKind>(kind);
     return spec;
 }
@@ -129,7 +131,8 @@ Result<CompiledGrammarPtr> decode_reply(std::string_view frame, const std::strin
     std::string text = reader.text();
     if (!reader.ok() || code > static_cast<std::uint8_t>(Errc::System)) return torn_frame("reply");
     if (!compiled) return Error{static_cast<Errc>(code), std::move(text)};
-    return CompiledGrammarPtr{std::make_shared<const CompiledGrammar>(CompiledGrammar{hash, std::move(text)})};
+    return CompiledGrammarPtr{
+        std::make_shared<const CompiledGrammar>(CompiledGrammar{hash, std::move(text)})};
 }
 
 bool write_frame(int fd, std::string_view frame) {
@@ -166,9 +169,11 @@ std::optional<std::string> read_frame(int fd,
             continue;
         }
         if (limit) {
-            const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+            const auto left =
+                std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
             pollfd ready{fd, POLLIN, 0};
-            const int polled = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+            const int polled =
+                ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
             if (polled < 0 && errno == EINTR) continue;
             if (polled <= 0) return std::nullopt;
         }

@@ -25,7 +25,8 @@ namespace paceline {
 /// Of one compilation.
 struct GrammarLimits {
     std::chrono::milliseconds processor_time{5000};
-    std::uint64_t memory_bytes = std::uint64_t{1} << 30;  // beside what the helper has when it starts
+    std::uint64_t memory_bytes = std::uint64_t{1}
+                                 << 30;  // beside what the helper has when it starts
 };
 
 struct HelperTask {
@@ -40,13 +41,13 @@ struct HelperTask {
 [[nodiscard]] Result<HelperTask> decode_task(std::string_view frame);
 [[nodiscard]] Result<GrammarSpec> decode_spec(std::string_view frame);
 /// The error is that of the helper, or Protocol. `hash`: of what was asked.
-[[nodiscard]] Result<CompiledGrammarPtr> decode_reply(std::string_view frame, const std::string& hash);
+[[nodiscard]] Result<CompiledGrammarPtr> decode_reply(std::string_view frame,
+                                                      const std::string& hash);
 
 /// False: the other end is gone.
 [[nodiscard]] bool write_frame(int fd, std::string_view frame);
 /// Nothing: the other end is gone, the frame is longer than `bytes_max`, or `limit` is over.
-[[nodiscard]] std::optional<std::string> read_frame(int fd,
-                                                    std::size_t bytes_max,
-                                                    std::optional<std::chrono::milliseconds> limit = {});
+[[nodiscard]] std::optional<std::string> read_frame(
+    int fd, std::size_t bytes_max, std::optional<std::chrono::milliseconds> limit = {});
 
 }  // namespace paceline

@@ -42,9 +42,10 @@ Result<CompiledGrammarPtr> within_limits(GrammarCompiler& compiler,
     Result<CompiledGrammarPtr> made = compiler.compile(spec);
     start_timer(std::chrono::milliseconds{0});
     if (made.ok() || made.error().code != Errc::OutOfMemory) return made;
-    return Error{Errc::BadArgument, fmt::format("the grammar takes more than {} MiB of memory to compile, "
-                                                "which is the limit",
-                                                limits.memory_bytes >> 20)};
+    return Error{Errc::BadArgument,
+                 fmt::format("the grammar takes more than {} MiB of memory to compile, "
+                             "which is the limit",
+                             limits.memory_bytes >> 20)};
 }
 
 }  // namespace

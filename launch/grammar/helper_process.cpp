@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fmt/core.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,7 +20,8 @@ namespace {
 constexpr int kHelperFd = 3;
 
 Error start_failed(const char* what, int error) {
-    return {Errc::System, fmt::format("a grammar helper cannot be started: {}: {}", what, std::strerror(error))};
+    return {Errc::System,
+            fmt::format("a grammar helper cannot be started: {}: {}", what, std::strerror(error))};
 }
 
 /// Everything but its socket and stderr is closed in the child.
@@ -41,8 +42,8 @@ public:
         ::posix_spawnattr_setsigdefault(&attributes_, &all);
         // A group of its own: Ctrl-C is for the program, which ends its helpers itself.
         ::posix_spawnattr_setpgroup(&attributes_, 0);
-        ::posix_spawnattr_setflags(&attributes_,
-                                   POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+        ::posix_spawnattr_setflags(
+            &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     }
     HelperSpawn(const HelperSpawn&) = delete;
     HelperSpawn& operator=(const HelperSpawn&) = delete;
@@ -70,7 +71,8 @@ HelperProcess::~HelperProcess() {
 
 Status HelperProcess::start() {
     std::array<int, 2> ends{};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return start_failed("socketpair", errno);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+        return start_failed("socketpair", errno);
     OwnedFd ours{ends[0]};
     OwnedFd theirs{ends[1]};
     if (theirs.get() <= kHelperFd) {  // dup2 to itself would leave it to be closed at exec
@@ -86,7 +88,8 @@ Status HelperProcess::start() {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
-    if (const int error = HelperSpawn{theirs.get()}.spawn(pid_, path.c_str(), argv.data()); error != 0) {
+    if (const int error = HelperSpawn{theirs.get()}.spawn(pid_, path.c_str(), argv.data());
+        error != 0) {
         pid_ = -1;
         return start_failed("posix_spawn", error);
     }
@@ -109,7 +112,8 @@ Result<CompiledGrammarPtr> HelperProcess::compile(const GrammarSpec& spec) {
     constexpr std::chrono::milliseconds kBesideOthers{30'000};
     const std::chrono::milliseconds wall = 20 * task_.limits.processor_time + kBesideOthers;
     if (!write_frame(socket_.get(), encode_spec(spec))) return why_it_ended();
-    const std::optional<std::string> frame = read_frame(socket_.get(), kCompiledGrammarMax + 64, wall);
+    const std::optional<std::string> frame =
+        read_frame(socket_.get(), kCompiledGrammarMax + 64, wall);
     if (!frame) return why_it_ended();
     Result<CompiledGrammarPtr> reply = decode_reply(*frame, hash_of(spec));
     if (!reply.ok() && reply.error().code == Errc::Protocol) end();
@@ -127,11 +131,13 @@ Error HelperProcess::why_it_ended() {
     const GrammarLimits& limits = task_.limits;
     const double seconds = static_cast<double>(limits.processor_time.count()) / 1000.0;
     if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGKILL)) {
-        return {Errc::BadArgument,
-                fmt::format("the grammar takes more than {:g} s of processor time to compile, which is the limit", seconds)};
+        return {Errc::BadArgument, fmt::format("the grammar takes more than {:g} s of processor "
+                                               "time to compile, which is the limit",
+                                               seconds)};
     }
     return {Errc::BadArgument,
-            fmt::format("the grammar cannot be compiled: its compiler ended with {} {}; a grammar has {:g} s of processor "
+            fmt::format("the grammar cannot be compiled: its compiler ended with {} {}; a grammar "
+                        "has {:g} s of processor "
                         "time and {} MiB of memory",
                         WIFSIGNALED(status) ? "signal" : "code",
                         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), seconds,

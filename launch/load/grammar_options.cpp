@@ -8,11 +8,13 @@
 namespace paceline {
 
 void add_grammar_options(Command& command, GrammarOptions& options) {
-    command.add_option("--json-schema", options.schema_file,
-                       "the answer is JSON that this schema (a FILE) allows; docs/structured-output.md");
+    command.add_option(
+        "--json-schema", options.schema_file,
+        "the answer is JSON that this schema (a FILE) allows; docs/structured-output.md");
     command
-        .add_option("--grammar", options.grammar_file,
-                    "the answer belongs to this grammar: a FILE of rules in EBNF, the first is `root`")
+        .add_option(
+            "--grammar", options.grammar_file,
+            "the answer belongs to this grammar: a FILE of rules in EBNF, the first is `root`")
         .excludes("--json-schema");
 }
 
@@ -23,7 +25,8 @@ Result<GrammarSpec> read_grammar(const GrammarOptions& options) {
     Result<std::string> text =
         read_file(schema ? options.schema_file : options.grammar_file, kGrammarTextMax);
     if (!text) return text.error();
-    return GrammarSpec{schema ? GrammarKind::JsonSchema : GrammarKind::Ebnf, std::move(text).value()};
+    return GrammarSpec{schema ? GrammarKind::JsonSchema : GrammarKind::Ebnf,
+                       std::move(text).value()};
 }
 
 Status use_grammar(GrammarSpec grammar, const OpenedModel& model, Request& request) {

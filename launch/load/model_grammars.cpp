@@ -40,10 +40,12 @@ private:
 Result<GrammarVocabulary> grammar_vocabulary_of(const ModelFile& file) {
     const Result<Tokenizer> tokenizer = tokenizer_of(file);
     if (!tokenizer) return tokenizer.error();
-    return grammar_vocabulary(tokenizer.value(), static_cast<std::size_t>(file.config().vocab_size));
+    return grammar_vocabulary(tokenizer.value(),
+                              static_cast<std::size_t>(file.config().vocab_size));
 }
 
-std::shared_ptr<GrammarLoader> lazy_grammar_loader(std::function<Result<GrammarVocabulary>()> vocabulary) {
+std::shared_ptr<GrammarLoader> lazy_grammar_loader(
+    std::function<Result<GrammarVocabulary>()> vocabulary) {
     return std::make_shared<LazyLoader>(std::move(vocabulary));
 }
 

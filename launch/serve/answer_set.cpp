@@ -13,8 +13,9 @@ AnswerSet::~AnswerSet() {
 }
 
 void AnswerSet::add(const Submitted& taken, std::chrono::milliseconds pause) {
-    answers_.push_back(
-        {.id = taken.id, .reader = std::make_unique<AnswerReader>(taken.stream, 0, pause)});
+    answers_.push_back({.id = taken.id,
+                        .stream = taken.stream,
+                        .reader = std::make_unique<AnswerReader>(taken.stream, 0, pause)});
     ++open_;
 }
 
@@ -22,7 +23,8 @@ void AnswerSet::follow(std::shared_ptr<AnswerStream> stream,
                        std::size_t begin,
                        std::chrono::milliseconds pause) {
     answers_.push_back({.id = {},
-                        .reader = std::make_unique<AnswerReader>(std::move(stream), begin, pause),
+                        .stream = stream,
+                        .reader = std::make_unique<AnswerReader>(stream, begin, pause),
                         .owned = false});
     ++open_;
 }
@@ -39,7 +41,9 @@ std::optional<AnswerSet::Next> AnswerSet::next() {
             --open_;
         }
         turn_ = choice + 1;
-        return Next{choice, std::move(piece)};
+        Next next{.choice = choice, .piece = std::move(piece)};
+        if (!std::exchange(answer.begun, true)) next.prompt_scores = answer.stream->prompt_scores();
+        return next;
     }
     return {};
 }

@@ -23,6 +23,7 @@ public:
     struct Next {
         std::size_t choice = 0;
         AnswerPiece piece = {};
+        std::vector<TokenScores> prompt_scores = {};  // with its first piece, if they are wanted
     };
 
     explicit AnswerSet(Service& service) : service_{&service} {}
@@ -49,7 +50,9 @@ public:
 private:
     struct Answer {
         AnswerId id;
+        std::shared_ptr<const AnswerStream> stream;
         std::unique_ptr<AnswerReader> reader;
+        bool begun = false;
         bool owned = true;
         bool over = false;
     };

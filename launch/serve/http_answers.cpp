@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "launch/api/answer_events.hpp"
+#include "launch/api/messages/messages_events.hpp"
 #include "launch/api/model_info.hpp"
 #include "launch/api/native_events.hpp"
+#include "launch/api/responses/responses_events.hpp"
 #include "launch/serve/answer_set.hpp"
+#include "launch/serve/http_grammar.hpp"
 #include "launch/serve/http_wakeup.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -66,6 +69,11 @@ public:
         if (streams_.on) {
             const bool begun = co_await writer_.begin_events(terms_, streams_.id);
             if (!begun) co_return false;
+            const std::string first = events_.begin();
+            if (!first.empty()) {
+                const bool written = co_await write_some(first);
+                if (!written) co_return false;
+            }
         }
         written_ = Clock::now();
         while (true) {
@@ -97,6 +105,7 @@ private:
             const std::optional<AnswerSet::Next> next = set_.next();
             if (!next) break;
             news = true;
+            if (!next->prompt_scores.empty()) events_.add_prompt(next->choice, next->prompt_scores);
             events += events_.add(next->choice, next->piece);
             if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);
@@ -135,7 +144,7 @@ private:
             const Reply reply = reply_of(error);
             co_return co_await writer_.write(reply, terms_);
         }
-        events += ResponseForm::error_event(error);
+        events += events_.failure(error);
         const bool written = co_await writer_.write_events(events, true);
         if (!written) co_return false;
         co_return goes_on();
@@ -176,6 +185,10 @@ ApiResult<PreparedAnswers> prepare_answers(const Asked& asked, const ServedModel
             return prepare_chat(asked.body, model);
         case Endpoint::Native:
             return prepare_native(asked.body, model);
+        case Endpoint::Responses:
+            return prepare_responses(asked.body, model);
+        case Endpoint::Messages:
+            return prepare_messages(asked.body, model);
         default:
             return prepare_completion(asked.body, model);
     }
@@ -188,9 +201,16 @@ const AnswerDialect& dialect_of(const Asked& asked) {
 std::unique_ptr<ResponseForm> form_of(const Asked& asked,
                                       ResponseHead head,
                                       const PreparedAnswers& prepared) {
-    if (asked.route.endpoint == Endpoint::Native)
-        return std::make_unique<NativeEvents>(std::move(head), prepared);
-    return std::make_unique<AnswerEvents>(dialect_of(asked), std::move(head), prepared);
+    switch (asked.route.endpoint) {
+        case Endpoint::Native:
+            return std::make_unique<NativeEvents>(std::move(head), prepared);
+        case Endpoint::Responses:
+            return std::make_unique<ResponsesEvents>(std::move(head), prepared);
+        case Endpoint::Messages:
+            return std::make_unique<MessagesEvents>(std::move(head), prepared);
+        default:
+            return std::make_unique<AnswerEvents>(dialect_of(asked), std::move(head), prepared);
+    }
 }
 
 /// What a request is told while the engine recovers for too long; those that were taken wait.
@@ -221,7 +241,9 @@ asio::awaitable<bool> follow_stream(HttpStream& stream,
     const std::size_t from = resumed_at.value_or(0);
     events.begin_at(from);
     AnswerSet set{*context.model->service};
-    set.follow(kept.answer, from, kStreamPause);
+    // Thoughts, calls and the offsets of scored tokens are read from the beginning of the text.
+    const bool reads_again = !kept.prepared.reply.is_plain() || kept.prepared.tokenizer != nullptr;
+    set.follow(kept.answer, reads_again ? 0 : from, kStreamPause);
     Exchange exchange{stream, context, terms, set, events, {true, id, resumed_at.has_value()}};
     co_return co_await exchange.run();
 }
@@ -269,6 +291,12 @@ asio::awaitable<bool> answer_request(HttpStream& stream,
     ApiResult<PreparedAnswers> prepared = co_await on_pool(context, prepare);
     if (!prepared) {
         const Reply refused = reply_of(prepared.error());
+        co_return co_await writer.write(refused, terms);
+    }
+    const std::optional<ApiError> no_grammar =
+        co_await compile_for(prepared.value(), stream, context);
+    if (no_grammar) {
+        const Reply refused = reply_of(*no_grammar);
         co_return co_await writer.write(refused, terms);
     }
     if (prepared.value().fields.resume) {

@@ -29,7 +29,7 @@ struct Asked {
     std::string last_event_id = {};  // the header; empty: absent
 };
 
-/// `asked`: Chat, Completions or Native. Precondition: context.model. True: the connection may go
+/// `asked`: of Route::is_answer(). Precondition: context.model. True: the connection may go
 /// on.
 boost::asio::awaitable<bool> answer_request(HttpStream& stream,
                                             HttpContext& context,

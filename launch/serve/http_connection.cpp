@@ -231,7 +231,8 @@ asio::awaitable<bool> HttpConnection::exchange() {
     ResponseTerms terms{.version = request.version() >= 11 ? 11U : 10U,
                         .keep_alive = request.keep_alive(),
                         .head_only = head.method == "HEAD",
-                        .origin = context_.access.allowed_origin(head)};
+                        .origin = context_.access.allowed_origin(head),
+                        .errors = error_form_of(head.target)};
     if (head.method == "OPTIONS" && !terms.origin.empty() && parser.is_done() &&
         !context_.access.check_place(head))
         co_return co_await writer_.write_preflight(terms);
@@ -248,9 +249,21 @@ asio::awaitable<bool> HttpConnection::exchange() {
         reply.closes = true;
         co_return co_await writer_.write(reply, terms);
     }
+    BodyShare share{
+        context_.bodies,
+        parser.is_done() ? 0 : parser.content_length().value_or(context_.limits.body_bytes)};
+    if (!share.taken()) {
+        Reply reply = reply_of(ApiError{.status = 503,
+                                        .message = "too many bytes of other requests are held",
+                                        .code = "server_busy",
+                                        .retry_after_s = 1});
+        reply.closes = true;
+        co_return co_await writer_.write(reply, terms);
+    }
     if (!parser.is_done()) {
         const bool read = co_await read_body(parser);
         if (!read) co_return false;
+        share.settle(parser.get().body().size());
     }
     const std::string owner = route.value().is_health() ? "" : context_.access.owner_of(head);
     const Asked asked{.route = std::move(route.value()),

@@ -19,6 +19,7 @@
 
 #include "launch/api/served_model.hpp"
 #include "launch/serve/access_rules.hpp"
+#include "launch/serve/body_budget.hpp"
 #include "launch/serve/kept_streams.hpp"
 #include "launch/serve/serve_metrics.hpp"
 
@@ -54,6 +55,7 @@ struct HttpContext {
     ServedModel* model = nullptr;  // nullptr: it is being loaded
     bool draining = false;
     DeepHealth deep{};
+    BodyBudget bodies{};
     std::size_t exchanges = 0;  // requests that are answered now
     std::uint64_t requests = 0;
     std::string run_id = {};  // in the ids of responses: two runs do not repeat them

@@ -6,6 +6,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 
+#include "actors/protocol/counters.hpp"
 #include "launch/api/generation_fields.hpp"
 #include "launch/api/health_report.hpp"
 
@@ -28,6 +29,7 @@ ServiceOrder one_token(const ServedModel& model) {
     order.request.speculation.on = false;
     order.priority = -kPriorityMax;
     order.deadlines.answer = kDecodeMax;
+    order.counted = false;
     return order;
 }
 
@@ -49,14 +51,19 @@ asio::awaitable<void> probe_pause() {
     co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
 }
 
-/// Whether the engine decodes a token, for this request or for another one.
+/// Tokens of answers, and rows of prompts: both of the engine's work.
+std::uint64_t progress_of(const ServiceSnapshot& snapshot) {
+    return snapshot.tokens + snapshot.usage.counter(counters::kPrefillRows);
+}
+
+/// Whether the engine decodes a token for this request, or works for another one.
 asio::awaitable<bool> decodes(Service& service, const ServedModel& model) {
-    const std::uint64_t before = service.snapshot().tokens;
+    const std::uint64_t before = progress_of(service.snapshot());
     const Submitted taken = service.submit(one_token(model));
     const auto until = Clock::now() + kDecodeMax;
     const auto decoded = [&] {
         const bool own = taken.stream && taken.stream->size() > 0;
-        return own || service.snapshot().tokens > before;
+        return own || progress_of(service.snapshot()) > before;
     };
     // A full queue refuses it; those that fill it are decoded.
     while (!decoded() && Clock::now() < until) {

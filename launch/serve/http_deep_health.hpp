@@ -1,8 +1,9 @@
 // deep_health(): GET /health?deep=1: the state of GET /health, and whether a token can be decoded.
 //
-// The token is that of a request of its own, which goes before all that wait. Where every place is
-// taken, a token of another answer shows the same. One such request runs at a time, and its result
-// holds for a second: however many ask, the engine decodes one token a second for them.
+// The token is that of a request of its own, which goes before all that wait and is in no count.
+// Where every place is taken, a token of another answer or rows of another prompt show the same.
+// One such request runs at a time, and its result holds for a second: however many ask, the engine
+// decodes one token a second for them.
 // On the I/O thread.
 #pragma once
 

@@ -53,6 +53,12 @@ Reply token_endpoint_reply(const Asked& asked, const ServedModel& model) {
             return tokenize_reply(asked.body, model);
         case Endpoint::Detokenize:
             return detokenize_reply(asked.body, model);
+        case Endpoint::ChatTokens:
+            return chat_tokens_reply(asked.body, model);
+        case Endpoint::ResponsesTokens:
+            return responses_tokens_reply(asked.body, model);
+        case Endpoint::MessagesTokens:
+            return messages_tokens_reply(asked.body, model);
         default:
             return apply_template_reply(asked.body, model);
     }

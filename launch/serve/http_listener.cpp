@@ -4,10 +4,13 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <utility>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -23,6 +26,17 @@ using Tcp = asio::ip::tcp;
 using Unix = asio::local::stream_protocol;
 
 constexpr mode_t kOthersMask = 0177;
+
+/// Errors: another server holds it, or it cannot be made.
+Result<OwnedFd> lock_beside(const std::string& path) {
+    const std::string lock = path + ".lock";
+    OwnedFd file{::open(lock.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600)};
+    if (file.get() < 0)
+        return Error{Errc::BadArgument,
+                     "--unix " + path + ": " + lock + ": " + std::strerror(errno)};
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+    return Error{Errc::BadArgument, "--unix " + path + ": another server listens there"};
+}
 
 /// Removes what a dead server left. Errors: something listens there, or it is no socket.
 Status make_room(const std::string& path) {
@@ -90,6 +104,9 @@ Status HttpListener::listen_unix(const std::string& path) {
     if (path.size() >= sizeof(sockaddr_un::sun_path))
         return Error{Errc::BadArgument, fmt::format("--unix {}: a path has at most {} bytes", path,
                                                     sizeof(sockaddr_un::sun_path) - 1)};
+    Result<OwnedFd> lock = lock_beside(path);
+    if (!lock) return lock.error();
+    lock_ = std::move(lock).value();
     if (Status room = make_room(path); !room) return room;
     const Unix::endpoint endpoint{path};
     boost::system::error_code error;

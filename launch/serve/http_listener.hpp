@@ -2,7 +2,9 @@
 //
 // A Unix socket belongs to this user alone (mode 0600). One that is left of a server that died is
 // replaced; where something listens, or the path is no socket, it stays and is an error. The file
-// is removed with this object, unless it has become another one.
+// is removed with this object, unless it has become another one. PATH.lock beside it is locked from
+// before the look at the path to the end, so of two servers that start together one has the path;
+// the lock file stays.
 // On the I/O thread.
 #pragma once
 
@@ -14,6 +16,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "ipc/base/result.hpp"
+#include "ipc/transport/owned_fd.hpp"
 #include "launch/serve/http_stream.hpp"
 #include "launch/serve/server_settings.hpp"
 
@@ -43,6 +46,7 @@ private:
 
     Acceptor acceptor_;
     std::string path_ = {};  // of the socket; empty: TCP
+    OwnedFd lock_ = {};      // of its lock file
     dev_t device_ = 0;       // of its file, and the next
     ino_t inode_ = 0;
 };

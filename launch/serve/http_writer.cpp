@@ -47,7 +47,8 @@ asio::awaitable<bool> HttpWriter::write_bytes(const std::string& bytes) {
     co_return !error;
 }
 
-asio::awaitable<bool> HttpWriter::write(const Reply& reply, const ResponseTerms& terms) {
+asio::awaitable<bool> HttpWriter::write(const Reply& given, const ResponseTerms& terms) {
+    const Reply reply = in_form(given, terms.errors);
     const bool goes_on = terms.keep_alive && !reply.closes && !context_.draining;
     std::string bytes = status_line(reply.status, terms.version);
     bytes += "Content-Type: " + reply.content_type + "\r\nCache-Control: no-store\r\n";

@@ -22,6 +22,7 @@ struct ResponseTerms {
     bool keep_alive = true;   // the connection goes on afterwards
     bool head_only = false;   // HEAD
     std::string origin = {};  // Access-Control-Allow-Origin; empty: none
+    ErrorForm errors = ErrorForm::OpenAi;
 };
 
 class HttpWriter {

@@ -92,6 +92,7 @@ Result<std::unique_ptr<ServedModel>> open_served(const ServeOptions& options,
     Result<ChatTemplate> chat = chat_template_of(file);
     if (chat) {
         model->chat = std::move(chat).value();
+        model->forms = chat_forms(file, model->tokenizer());
     } else {
         model->no_chat = chat.error().what;
         tell("chat is refused, completions work: " + model->no_chat);

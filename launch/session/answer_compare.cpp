@@ -49,6 +49,9 @@ Result<std::vector<Answer>> decode_plainly(const ModelFile& file,
         };
         generator.value()->reset();
         request.text = prompt;
+        generator.value()->on_scores([&](Position position, const TokenScores& scores) {
+            answer.add_scores(position < static_cast<Position>(prompt.size()), scores);
+        });
         Result<AnswerStats> stats = generator.value()->run(request, keep, never);
         if (!stats) return stats.error();
         answer.stats = stats.value();

@@ -12,6 +12,41 @@
 
 namespace paceline {
 
+TokenOrigin token_origin(msg::Origin origin) {
+    switch (origin) {
+        case msg::Origin::Trunk:
+        case msg::Origin::RunnerUp:
+            return TokenOrigin::Draft;
+        case msg::Origin::Exit:
+            return TokenOrigin::Exit;
+        case msg::Origin::Lookup:
+            return TokenOrigin::Lookup;
+        case msg::Origin::Heads:
+            return TokenOrigin::Heads;
+        case msg::Origin::Forced:
+            return TokenOrigin::Forced;
+    }
+    return TokenOrigin::Draft;
+}
+
+const char* name_of(TokenOrigin origin) {
+    switch (origin) {
+        case TokenOrigin::Target:
+            return "target";
+        case TokenOrigin::Draft:
+            return "draft";
+        case TokenOrigin::Exit:
+            return "exit";
+        case TokenOrigin::Lookup:
+            return "lookup";
+        case TokenOrigin::Heads:
+            return "heads";
+        case TokenOrigin::Forced:
+            return "forced";
+    }
+    return "";
+}
+
 void AnswerStream::append(TokenId token, std::string_view text, TokenOrigin origin) {
     const std::lock_guard lock{mutex_};
     PACE_CHECK(!over_, "a token follows the end of its answer");

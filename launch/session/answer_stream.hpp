@@ -25,14 +25,24 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/transport/owned_fd.hpp"
+#include "ipc/wire/messages.hpp"
 #include "model/sampling/token_scores.hpp"
 
 namespace paceline {
 
+/// Whose candidate a token was before the target accepted it.
 enum class TokenOrigin : std::uint8_t {
-    Target,     // drawn by the target alone
-    Candidate,  // proposed by a speculative stage, and accepted
+    Target,  // of none: drawn by the target alone
+    Draft,   // of a draft, or of the target's own first layers
+    Exit,    // of an early exit
+    Lookup,  // found earlier in the text
+    Heads,   // of look-ahead heads
+    Forced,  // by the grammar of the answer
 };
+
+[[nodiscard]] TokenOrigin token_origin(msg::Origin origin);
+/// "target", "draft", ...
+[[nodiscard]] const char* name_of(TokenOrigin origin);
 
 /// A piece of an answer, whole tokens with the text that they made certain.
 struct AnswerPiece {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "model/sampling/stop_matcher.hpp"
 #include "model/tokenizer/tokenizer.hpp"
@@ -21,6 +23,9 @@ public:
                std::optional<TokenId> after,
                std::span<const std::string> stop_strings)
         : detokenizer_{tokenizer, after}, matcher_{stop_strings} {}
+
+    /// Control tokens whose text is part of the answer's. Before the first token.
+    void show(std::vector<TokenId> controls) { detokenizer_.show(std::move(controls)); }
 
     /// The text that a token makes certain. Precondition: no stop string has been found.
     [[nodiscard]] std::string push(TokenId token) {

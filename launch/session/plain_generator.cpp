@@ -69,11 +69,10 @@ Result<std::unique_ptr<TokenGenerator>> make_plain_generator(const ModelFile& fi
         return s.error();
     Result<std::unique_ptr<Backend>> backend = load_backend(file, cpu, device, bars);
     if (!backend) return backend.error();
-    Result<PlainDecoder> decoder =
-        PlainDecoder::make(*backend.value(),
-                           PlainOptions{.context = context, .grammars = lazy_grammar_loader([&file] {
-                                            return grammar_vocabulary_of(file);
-                                        })});
+    Result<PlainDecoder> decoder = PlainDecoder::make(
+        *backend.value(), PlainOptions{.context = context, .grammars = lazy_grammar_loader([&file] {
+                                                               return grammar_vocabulary_of(file);
+                                                           })});
     if (!decoder) return decoder.error();
     return std::unique_ptr<TokenGenerator>{std::make_unique<PlainGenerator>(
         std::move(backend).value(), std::move(decoder).value(), device.gpu ? 1 : plan.threads)};

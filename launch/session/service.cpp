@@ -48,13 +48,15 @@ Submitted Service::submit(ServiceOrder order) {
         ++unfinished_;
     }
     Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
-    const GrammarSpec grammar = order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
+    const GrammarSpec grammar =
+        order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
         first = inbox_.empty();
-        inbox_.push_back({taken.id,
-                          {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
+        inbox_.push_back(
+            {taken.id,
+             {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
     }
     if (first) session_->post([this] { take_inbox(); });
     if (!grammar.any()) return taken;
@@ -72,6 +74,11 @@ Status Service::check(const Request& request) const {
     without.grammar = {};
     without.compiled = std::make_shared<const CompiledGrammar>();
     return session_->check(without);
+}
+
+void Service::compile(const GrammarSpec& grammar, GrammarHelpers::Done done) {
+    if (!has_grammars() || grammars_ == nullptr) return done(no_grammars());
+    grammars_->compile(grammar, std::move(done));
 }
 
 void Service::cancel(AnswerId id) {
@@ -150,8 +157,9 @@ void Service::begin(AnswerId id, Open& open) {
         };
     }
     order.on_token = [this, id](TokenId token) { return take(id, token); };
-    order.on_accepted = [this, id](std::uint32_t candidates) {
-        if (const auto at = open_.find(id); at != open_.end()) at->second.candidates = candidates;
+    order.on_accepted = [this, id](std::span<const msg::Origin> origins) {
+        if (const auto at = open_.find(id); at != open_.end())
+            at->second.candidates.assign(origins.begin(), origins.end());
     };
     order.on_end = [this, id](const AnswerStats& stats, const Status& status) {
         ended(id, stats, status);
@@ -173,10 +181,13 @@ Go Service::take(AnswerId id, TokenId token) {
     Open& open = at->second;
     open.last_token = whole_time_;
     if (open.order.prompt_only) return Go::On;
-    ++totals_.tokens;
+    if (open.order.counted) ++totals_.tokens;
     std::optional<AnswerText>& text = open.order.text;
-    const TokenOrigin origin = open.candidates > 0 ? TokenOrigin::Candidate : TokenOrigin::Target;
-    open.candidates -= std::min(open.candidates, 1U);
+    TokenOrigin origin = TokenOrigin::Target;
+    if (!open.candidates.empty()) {
+        origin = token_origin(open.candidates.front());
+        open.candidates.pop_front();
+    }
     open.stream->append(token, text ? text->push(token) : std::string{}, origin);
     return text && text->stopped() ? Go::Stop : Go::On;
 }
@@ -203,6 +214,16 @@ void Service::ended(AnswerId id, const AnswerStats& stats, const Status& status)
     begin_next();
 }
 
+void Service::count(const AnswerStats& stats, const Status& status) {
+    const bool cancelled = stats.finish == FinishReason::Interrupted;
+    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
+    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
+    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
+    totals_.verdicts.add(stats.verdicts);
+    totals_.replays += stats.replays;
+    totals_.preemptions += stats.preemptions;
+}
+
 /// Ends its stream; it is no longer open.
 void Service::finish(std::map<AnswerId, Open>::iterator at,
                      const AnswerStats& given,
@@ -216,13 +237,7 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
         rest = text->finish();
         if (text->stopped()) stats.finish = FinishReason::StopString;
     }
-    const bool cancelled = stats.finish == FinishReason::Interrupted;
-    ++(!status.ok() ? totals_.failed : cancelled ? totals_.cancelled : totals_.answers);
-    totals_.prompt_tokens += static_cast<std::uint64_t>(stats.prompt_tokens);
-    totals_.cached_tokens += static_cast<std::uint64_t>(stats.cached_tokens);
-    totals_.verdicts.add(stats.verdicts);
-    totals_.replays += stats.replays;
-    totals_.preemptions += stats.preemptions;
+    if (open.order.counted) count(stats, status);
     open.stream->end(rest, stats, status);
     {
         const std::lock_guard lock{idle_mutex_};

@@ -27,6 +27,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,7 @@ struct ServiceOrder {
     /// The prompt alone is wanted, for its scores or its cache: max_tokens is 1, and the token that
     /// says that the prompt was processed is not given to the stream.
     bool prompt_only = false;
+    bool counted = true;  // among the answers and tokens of the snapshot
 };
 
 enum class SubmitOutcome : std::uint8_t { Accepted, QueueFull, Draining, Invalid, Failed };
@@ -128,6 +130,9 @@ public:
     ~Service();
 
     [[nodiscard]] Submitted submit(ServiceOrder order);
+    /// Calls `done` once, on any thread, with the compiled grammar for Request::compiled. Errors:
+    /// those of GrammarHelpers::compile(); Unsupported in a build without grammars.
+    void compile(const GrammarSpec& grammar, GrammarHelpers::Done done);
     /// Ends the answer within the running batch; returns at once. Unknown or over: nothing happens.
     void cancel(AnswerId id);
     /// From now on orders are refused; those that were taken may finish within `limit`, then they
@@ -152,10 +157,10 @@ private:
         Micros submitted{0};                    // in whole time, and the next two
         Micros begun{0};
         Micros last_token{0};
-        Position prompt = 0;           // its tokens
-        std::uint32_t candidates = 0;  // of the next tokens, that were accepted
-        bool compiling = false;        // its grammar is not there yet: it is in no line
-        Status why = {};               // it was ended by this class
+        Position prompt = 0;                      // its tokens
+        std::deque<msg::Origin> candidates = {};  // the next tokens that were accepted
+        bool compiling = false;                   // its grammar is not there yet: it is in no line
+        Status why = {};                          // it was ended by this class
     };
     struct Ordered {
         AnswerId id;
@@ -173,6 +178,7 @@ private:
     void finish(std::map<AnswerId, Open>::iterator at,
                 const AnswerStats& stats,
                 const Status& status);
+    void count(const AnswerStats& stats, const Status& status);
     void stop(AnswerId id, const Status& why);
     void tick();
     void check_deadlines();
@@ -207,7 +213,7 @@ private:
     std::optional<std::chrono::steady_clock::time_point> recovering_since_;
     std::chrono::steady_clock::time_point usage_read_{};
 
-    std::unique_ptr<PipelineSession> session_;   // its loop uses the rest
+    std::unique_ptr<PipelineSession> session_;  // its loop uses the rest
     std::unique_ptr<GrammarHelpers> grammars_;  // last: they call the loop
 };
 

@@ -51,10 +51,12 @@ Result<Answer> stream_answer(Generator& generator,
     Answer& answer = made.value();
     FinishReason& finish = answer.stats.finish;
     if (finish == FinishReason::Failed && wanted.request.compiled != nullptr) {
-        return Error{Errc::BadArgument,
-                     fmt::format("no token can be drawn after {} of the answer: the grammar allows none that the "
-                                 "vocabulary has, or cannot be loaded",
-                                 answer.ids.size())};
+        return Error{
+            Errc::BadArgument,
+            fmt::format(
+                "no token can be drawn after {} of the answer: the grammar allows none that the "
+                "vocabulary has, or cannot be loaded",
+                answer.ids.size())};
     }
     if (finish == FinishReason::Failed) {
         return Error{Errc::BadFile,

@@ -43,8 +43,10 @@ std::vector<TokenId> GrammarMatcher::forced_tokens(std::size_t most) {
 
 Error no_grammars() {
     return {Errc::Unsupported,
-            "this build has no grammars (JSON schemas, JSON objects, EBNF, regular expressions, structural tags): "
-            "launch/setup --grammar fetches what they are built from, launch/build --grammar paceline builds them"};
+            "this build has no grammars (JSON schemas, JSON objects, EBNF, regular expressions, "
+            "structural tags): "
+            "launch/setup --grammar fetches what they are built from, launch/build --grammar "
+            "paceline builds them"};
 }
 
 }  // namespace paceline

@@ -43,10 +43,11 @@ using CompiledGrammarPtr = std::shared_ptr<const CompiledGrammar>;
 /// What a grammar needs to know of a tokenizer. Immutable; any thread.
 struct GrammarVocabulary {
     std::vector<std::string> texts;  // the bytes of each token; of control tokens their names
-    std::vector<bool> control;       // they say nothing, and no grammar allows them unless it names them
-    std::size_t vocab_size = 0;      // of the model: its rows of logits; at least texts.size()
+    std::vector<bool> control;  // they say nothing, and no grammar allows them unless it names them
+    std::size_t vocab_size = 0;  // of the model: its rows of logits; at least texts.size()
 };
-[[nodiscard]] GrammarVocabulary grammar_vocabulary(const Tokenizer& tokenizer, std::size_t vocab_size);
+[[nodiscard]] GrammarVocabulary grammar_vocabulary(const Tokenizer& tokenizer,
+                                                   std::size_t vocab_size);
 
 /// Follows one answer. One thread at a time.
 class GrammarMatcher {

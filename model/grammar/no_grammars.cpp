@@ -6,13 +6,15 @@ namespace {
 
 class NoCompiler final : public GrammarCompiler {
 public:
-    Result<CompiledGrammarPtr> compile(const GrammarSpec& /*spec*/) override { return no_grammars(); }
+    Result<CompiledGrammarPtr> compile(const GrammarSpec& /*spec*/) override {
+        return no_grammars();
+    }
 };
 
 class NoLoader final : public GrammarLoader {
 public:
-    Result<std::unique_ptr<GrammarMatcher>> match(const CompiledGrammarPtr& /*grammar*/,
-                                                  std::span<const TokenId> /*end_tokens*/) override {
+    Result<std::unique_ptr<GrammarMatcher>> match(
+        const CompiledGrammarPtr& /*grammar*/, std::span<const TokenId> /*end_tokens*/) override {
         return no_grammars();
     }
 };

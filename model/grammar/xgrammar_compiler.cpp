@@ -2,7 +2,6 @@
 #include <exception>
 #include <fmt/core.h>
 #include <new>
-
 #include <xgrammar/compiler.h>
 
 #include "model/grammar/compiled_form.hpp"
@@ -69,8 +68,8 @@ public:
     Result<CompiledGrammarPtr> compile(const GrammarSpec& spec) override {
         if (spec.text.size() > kGrammarTextMax) {
             return Error{Errc::BadArgument,
-                         fmt::format("the {} has {} bytes, at most {} are allowed", name_of(spec.kind),
-                                     spec.text.size(), kGrammarTextMax)};
+                         fmt::format("the {} has {} bytes, at most {} are allowed",
+                                     name_of(spec.kind), spec.text.size(), kGrammarTextMax)};
         }
         try {
             const std::vector<TokenId> named = vocabulary_.named_by(spec);
@@ -79,17 +78,19 @@ public:
             made->hash = hash_of(spec);
             made->bytes = write_form({named, compiled(compiler, spec).SerializeJSON()});
             if (made->bytes.size() > kCompiledGrammarMax) {
-                return Error{Errc::BadArgument,
-                             fmt::format("the {} takes {} bytes when it is compiled, at most {} are allowed",
-                                         name_of(spec.kind), made->bytes.size(), kCompiledGrammarMax)};
+                return Error{
+                    Errc::BadArgument,
+                    fmt::format("the {} takes {} bytes when it is compiled, at most {} are allowed",
+                                name_of(spec.kind), made->bytes.size(), kCompiledGrammarMax)};
             }
             return CompiledGrammarPtr{std::move(made)};
         } catch (const std::bad_alloc&) {
             return Error{Errc::OutOfMemory,
-                         fmt::format("the {} needs more memory than there is to compile it", name_of(spec.kind))};
+                         fmt::format("the {} needs more memory than there is to compile it",
+                                     name_of(spec.kind))};
         } catch (const std::exception& error) {
-            return Error{Errc::BadArgument,
-                         fmt::format("the {} cannot be compiled: {}", name_of(spec.kind), reason_of(error))};
+            return Error{Errc::BadArgument, fmt::format("the {} cannot be compiled: {}",
+                                                        name_of(spec.kind), reason_of(error))};
         }
     }
 

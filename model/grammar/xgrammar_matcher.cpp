@@ -6,7 +6,6 @@
 #include <mutex>
 #include <utility>
 #include <variant>
-
 #include <xgrammar/matcher.h>
 
 #include "model/grammar/compiled_form.hpp"
@@ -34,7 +33,9 @@ struct MaskTensor {
 class XgrammarMatcher final : public GrammarMatcher {
 public:
     XgrammarMatcher(xgrammar::GrammarMatcher matcher, const XgrammarVocabulary& vocabulary)
-        : matcher_{std::move(matcher)}, vocabulary_{vocabulary}, vocab_size_{vocabulary.vocab_size()} {}
+        : matcher_{std::move(matcher)},
+          vocabulary_{vocabulary},
+          vocab_size_{vocabulary.vocab_size()} {}
 
     void fill(TokenMask& mask) override {
         if (mask.vocab() != vocab_size_) mask = TokenMask{vocab_size_};
@@ -58,7 +59,8 @@ public:
 
     std::vector<TokenId> forced_tokens(std::size_t most) override {
         const std::string bytes = forced_bytes();
-        return bytes.empty() ? GrammarMatcher::forced_tokens(most) : vocabulary_.spelled(bytes, most);
+        return bytes.empty() ? GrammarMatcher::forced_tokens(most)
+                             : vocabulary_.spelled(bytes, most);
     }
 
 private:
@@ -88,7 +90,8 @@ public:
             return std::unique_ptr<GrammarMatcher>{std::make_unique<XgrammarMatcher>(
                 xgrammar::GrammarMatcher{loaded.value(), stops, ends.empty()}, vocabulary_)};
         } catch (const std::exception& error) {
-            return Error{Errc::BadFile, fmt::format("a compiled grammar cannot be loaded: {}", error.what())};
+            return Error{Errc::BadFile,
+                         fmt::format("a compiled grammar cannot be loaded: {}", error.what())};
         }
     }
 
@@ -97,16 +100,19 @@ private:
 
     Result<xgrammar::CompiledGrammar> load(const CompiledGrammarPtr& grammar) {
         for (const auto& [from, loaded] : kept_) {
-            if (from == grammar || (from->hash == grammar->hash && from->bytes == grammar->bytes)) return loaded;
+            if (from == grammar || (from->hash == grammar->hash && from->bytes == grammar->bytes))
+                return loaded;
         }
         Result<CompiledForm> form = read_form(grammar->bytes);
         if (!form) return form.error();
         if (!vocabulary_.may_name(form.value().named))
-            return Error{Errc::BadFile, "a compiled grammar names tokens that are no control tokens here"};
-        auto read = xgrammar::CompiledGrammar::DeserializeJSON(form.value().library,
-                                                               vocabulary_.info(form.value().named));
+            return Error{Errc::BadFile,
+                         "a compiled grammar names tokens that are no control tokens here"};
+        auto read = xgrammar::CompiledGrammar::DeserializeJSON(
+            form.value().library, vocabulary_.info(form.value().named));
         if (const auto* failed = std::get_if<xgrammar::SerializationError>(&read)) {
-            const std::string why = std::visit([](const auto& error) { return std::string{error.what()}; }, *failed);
+            const std::string why =
+                std::visit([](const auto& error) { return std::string{error.what()}; }, *failed);
             return Error{Errc::BadFile, "a compiled grammar cannot be loaded: " + why};
         }
         kept_.emplace_front(grammar, std::get<xgrammar::CompiledGrammar>(std::move(read)));

@@ -8,7 +8,9 @@
 // take, which its callers see by themselves; an error's text goes to the client.
 namespace xgrammar {
 
-[[noreturn]] void LogFatalImpl(const std::string& /*file*/, int /*line*/, const std::string& message) {
+[[noreturn]] void LogFatalImpl(const std::string& /*file*/,
+                               int /*line*/,
+                               const std::string& message) {
     throw std::runtime_error{message};
 }
 
@@ -21,7 +23,8 @@ void LogMessageImpl(const std::string& /*file*/,
 
 namespace paceline {
 
-XgrammarVocabulary::XgrammarVocabulary(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {
+XgrammarVocabulary::XgrammarVocabulary(GrammarVocabulary vocabulary)
+    : vocabulary_{std::move(vocabulary)} {
     for (std::size_t i = 0; i < vocabulary_.texts.size(); ++i) {
         const std::string& text = vocabulary_.texts[i];
         if (vocabulary_.control[i] || text.empty()) continue;
@@ -35,7 +38,8 @@ std::vector<TokenId> XgrammarVocabulary::spelled(std::string_view bytes, std::si
     while (!bytes.empty() && found.size() < most) {
         std::size_t length = std::min(longest_, bytes.size());
         auto token = tokens_.find(bytes.substr(0, length));
-        while (token == tokens_.end() && length > 1) token = tokens_.find(bytes.substr(0, --length));
+        while (token == tokens_.end() && length > 1)
+            token = tokens_.find(bytes.substr(0, --length));
         if (token == tokens_.end()) break;
         found.push_back(token->second);
         bytes.remove_prefix(length);
@@ -68,12 +72,14 @@ xgrammar::TokenizerInfo XgrammarVocabulary::info(const std::vector<TokenId>& nam
     }
     std::vector<std::string> texts = vocabulary_.texts;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-        const bool hidden = vocabulary_.control[i] &&
-                            !std::binary_search(named.begin(), named.end(), static_cast<TokenId>(i));
+        const bool hidden =
+            vocabulary_.control[i] &&
+            !std::binary_search(named.begin(), named.end(), static_cast<TokenId>(i));
         if (hidden) texts[i].clear();  // what xgrammar calls special: never allowed
     }
     // End tokens are those of each answer, so the vocabulary has none.
-    xgrammar::TokenizerInfo made{texts, xgrammar::VocabType::RAW, static_cast<int>(vocabulary_.vocab_size),
+    xgrammar::TokenizerInfo made{texts, xgrammar::VocabType::RAW,
+                                 static_cast<int>(vocabulary_.vocab_size),
                                  std::vector<std::int32_t>{}};
     made_.emplace_front(named, made);
     if (made_.size() > kKept) made_.pop_back();

@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
-
 #include <xgrammar/tokenizer_info.h>
 
 #include "model/grammar/grammar.hpp"

@@ -22,7 +22,8 @@ void TokenMask::apply(std::span<float> logits) const {
     for (std::size_t i = 0; i < words_.size(); ++i) {
         const std::uint32_t word = words_[i];
         if (word == ~0U) continue;
-        const std::span<float> part = logits.subspan(i * 32, std::min<std::size_t>(32, vocab_ - i * 32));
+        const std::span<float> part =
+            logits.subspan(i * 32, std::min<std::size_t>(32, vocab_ - i * 32));
         if (word == 0) {  // most words of most masks
             std::fill(part.begin(), part.end(), kNever);
             continue;

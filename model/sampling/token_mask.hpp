@@ -27,7 +27,8 @@ public:
     [[nodiscard]] std::span<const std::uint32_t> words() const { return words_; }
 
     void allow(TokenId token) {
-        words_[static_cast<std::size_t>(token) / 32] |= 1U << (static_cast<std::uint32_t>(token) % 32);
+        words_[static_cast<std::size_t>(token) / 32] |= 1U
+                                                        << (static_cast<std::uint32_t>(token) % 32);
     }
     [[nodiscard]] bool allows(TokenId token) const {
         const auto at = static_cast<std::size_t>(token);
@@ -35,7 +36,8 @@ public:
     }
     [[nodiscard]] std::size_t count() const {
         std::size_t bits = 0;
-        for (const std::uint32_t word : words_) bits += static_cast<std::size_t>(std::popcount(word));
+        for (const std::uint32_t word : words_)
+            bits += static_cast<std::size_t>(std::popcount(word));
         return bits;
     }
     /// The token that is allowed, if it is the only one.

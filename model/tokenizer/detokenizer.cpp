@@ -1,10 +1,13 @@
+#include <algorithm>
+
 #include "ipc/base/utf8.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 
 namespace paceline {
 
 std::string Detokenizer::push(TokenId token) {
-    if (tokenizer_->is_control(token)) return {};
+    const bool shown = std::find(shown_.begin(), shown_.end(), token) != shown_.end();
+    if (!shown && tokenizer_->is_control(token)) return {};
     std::string_view bytes = tokenizer_->bytes_of(token);
     if (hides_space_ && !bytes.empty()) {
         hides_space_ = false;

@@ -77,6 +77,9 @@ public:
     explicit Detokenizer(const Tokenizer& tokenizer, std::optional<TokenId> after = std::nullopt)
         : tokenizer_{&tokenizer}, hides_space_{tokenizer.hides_space_after(after)} {}
 
+    /// Control tokens whose text is part of the stream; that of others is not.
+    void show(std::vector<TokenId> controls) { shown_ = std::move(controls); }
+
     /// The text that became complete with `token`. Invalid bytes become U+FFFD.
     std::string push(TokenId token);
     /// What is left at the end: an unfinished character becomes U+FFFD.
@@ -86,6 +89,7 @@ private:
     const Tokenizer* tokenizer_;
     bool hides_space_;  // the first byte, if it is a space, is not part of the text
     std::string pending_;
+    std::vector<TokenId> shown_;
 };
 
 }  // namespace paceline

@@ -233,14 +233,20 @@ class OpenApi(ServeTest):
 
         # What read_deadlines() reads stands in the object `paceline`.
         common = read("generation_fields", "fields") - {"deadlines"}
-        self.assertEqual(self.names("ChatRequest"), common | read("chat_request", "fields"))
+        grammar = set(re.findall(r'error = read\("(\w+)"', (API / "grammar/grammar_request.cpp").read_text()))
+        chat = read("chat_request", "fields") | read("tools/tool_request", "fields") - {"name", "description", "parameters"}
+        scores, _, completion_scores = (API / "scores/scores_request.cpp").read_text().partition("completion_scores(")
+        own_of = re.compile(r'fields\.(?:boolean|integer)\("(\w+)"')
+        self.assertEqual(self.names("ChatRequest"), common | chat | grammar | set(own_of.findall(scores)))
         prompt = set(re.findall(r'Fields\{body\}\.find\("(\w+)"\)', (API / "completion_request.cpp").read_text()))
-        self.assertEqual(self.names("CompletionRequest"), common | prompt)
+        self.assertEqual(self.names("CompletionRequest"),
+                         common | prompt | grammar | set(own_of.findall(completion_scores)))
         self.assertEqual(self.names("StreamOptions", "Speculation", "Deadlines"),
                          read("generation_fields", "inner") | {"deadlines"})
         renamed = set(re.findall(r'rename\(common, "(\w+)"', (API / "native_request.cpp").read_text()))
-        self.assertEqual(self.names("NativeRequest"), common | prompt | renamed | read("prepare_answers", "own"))
-        tokens = read("token_endpoints", "fields") | {"content", "prompt"} | read("chat_request", "fields")
+        self.assertEqual(self.names("NativeRequest"),
+                         common | prompt | renamed | grammar | read("prepare_answers", "own"))
+        tokens = read("token_endpoints", "fields") | {"content", "prompt"} | chat
         self.assertEqual(self.names("TokenizeRequest"), tokens)
 
     def test_the_fields_that_are_not_implemented_are_those_that_the_code_refuses(self):
@@ -266,11 +272,12 @@ class OpenApi(ServeTest):
         base = {"ChatRequest": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
                 "CompletionRequest": ("/v1/completions", {"prompt": "x"}),
                 "TokenizeRequest": ("/tokenize", {"prompt": "x"})}
+        of_chats = self.names("TemplateRequest") - {"messages"}
         for request, (path, valid) in base.items():
             for name, schema in self.schemas[request]["properties"].items():
                 body = {**valid, name: self.wrong_value(schema)}
-                if request == "TokenizeRequest" and name == "chat_template_kwargs":
-                    body = {"messages": [{"role": "user", "content": "x"}], name: "no"}
+                if request == "TokenizeRequest" and name in of_chats:
+                    body = {"messages": [{"role": "user", "content": "x"}], name: self.wrong_value(schema)}
                 if name == "stream_options":
                     body["stream"] = True
                 answer = self.server.post(path, body)
@@ -323,6 +330,9 @@ class OpenApi(ServeTest):
                 (self.server.post("/tokenize", {"messages": user, "return_token_strs": True}), "Tokens"),
                 (self.server.post("/detokenize", {"tokens": [5]}), "Text"),
                 (self.server.post("/apply-template", {"messages": user}), "Prompt"),
+                (self.server.post("/v1/chat/completions/input_tokens", {"messages": user}), "TokenCount"),
+                (self.server.post("/v1/messages", {"messages": user, "max_tokens": 5}), "MessagesAnswer"),
+                (self.server.post("/v1/messages", {}), "MessagesError"),
                 (self.server.chat(temperature=-1), "Error")):
             check(answer.json, {"$ref": f"#/components/schemas/{schema}"}, schema)
 

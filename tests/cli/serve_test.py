@@ -283,7 +283,9 @@ class Refusals(ServeTest):
                                 ([{"role": "user", "content": 3}], "messages[0].content"),
                                 ([{"role": "user", "content": [image]}], "messages[0].content[0]")):
             self.check(ask(messages), 400, param, str(messages))
-        self.check(ask([{"role": "tool", "content": "x"}]), 501, "messages[0].role")
+        self.check(ask([{"role": "tool"}]), 400, "messages[0].content")
+        self.check(ask([{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]), 501,
+                   "messages[0].function_call")
 
     def test_prompts_that_cannot_be_decoded_are_named(self):
         for prompt, param in ((None, "prompt"), (3, "prompt"), ([], "prompt"), ([-1], "prompt[0]"),
@@ -294,10 +296,8 @@ class Refusals(ServeTest):
         self.assertEqual(long.json["error"]["code"], "context_length_exceeded")
 
     def test_what_is_not_implemented_is_501_by_name(self):
-        for name, value in (("logprobs", True), ("top_logprobs", 2), ("tools", [{}]), ("tool_choice", "auto"),
-                            ("response_format", {"type": "json_object"}), ("functions", [{}]), ("echo", True)):
+        for name, value in (("functions", [{}]), ("suffix", "x"), ("best_of", 2), ("prompt_logprobs", 1)):
             self.check(self.server.chat(**{name: value}), 501, name)
-        self.check(self.server.post("/v1/completions", {"prompt": "x", "logprobs": 1}), 501, "logprobs")
 
     def test_fields_that_ask_for_nothing_and_unknown_ones_are_accepted(self):
         answer = self.server.chat(max_tokens=2, logprobs=None, tools=[], tool_choice="none", user="me", stop=None,

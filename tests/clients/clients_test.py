@@ -136,8 +136,8 @@ class OpenAi(ClientTest):
         with self.assertRaises(openai.AuthenticationError):
             self.client.with_options(api_key="another-key").models.list()
         with self.assertRaises(openai.InternalServerError) as later:
-            self.chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
-        self.assertEqual((later.exception.status_code, later.exception.param), (501, "tools"))
+            self.chat(extra_body={"best_of": 2})
+        self.assertEqual((later.exception.status_code, later.exception.param), (501, "best_of"))
 
 
 class LangChain(ClientTest):

@@ -18,43 +18,57 @@ using namespace paceline::test;
 
 namespace {
 
-constexpr std::string_view kValues[] = {"null",
-                                        "true",
-                                        "false",
-                                        "0",
-                                        "1",
-                                        "-1",
-                                        "0.5",
-                                        "1e3",
-                                        "1e999",
-                                        "64",
-                                        "16",
-                                        "2147483648",
-                                        "9223372036854775807",
-                                        "-9223372036854775809",
-                                        "\"\"",
-                                        "\"on\"",
-                                        "\"off\"",
-                                        "\"plain\"",
-                                        "\"m\"",
-                                        "\"text\"",
-                                        "\"a\\u0000b\"",
-                                        "\"\\ud83d\\ude00\"",
-                                        "\"\\ud800\"",
-                                        "\"\xc3\xa9\"",
-                                        "\"\xff\"",
-                                        "\"<|im_end|>\"",
-                                        "[]",
-                                        "{}",
-                                        "[1,2,3]",
-                                        "[\"a\",\"b\"]",
-                                        "[[1,2],\"c\"]",
-                                        "{\"5\":-100}",
-                                        "{\"include_usage\":true}",
-                                        "{\"speculation\":\"off\",\"gamma\":2}",
-                                        "[{\"role\":\"user\",\"content\":\"x\"}]",
-                                        "[{\"type\":\"text\",\"text\":\"y\"}]",
-                                        "[{\"type\":\"image_url\"}]"};
+constexpr std::string_view kValues[] = {
+    "null",
+    "true",
+    "false",
+    "0",
+    "1",
+    "-1",
+    "0.5",
+    "1e3",
+    "1e999",
+    "64",
+    "16",
+    "2147483648",
+    "9223372036854775807",
+    "-9223372036854775809",
+    "\"\"",
+    "\"on\"",
+    "\"off\"",
+    "\"plain\"",
+    "\"m\"",
+    "\"text\"",
+    "\"a\\u0000b\"",
+    "\"\\ud83d\\ude00\"",
+    "\"\\ud800\"",
+    "\"\xc3\xa9\"",
+    "\"\xff\"",
+    "\"<|im_end|>\"",
+    "[]",
+    "{}",
+    "[1,2,3]",
+    "[\"a\",\"b\"]",
+    "[[1,2],\"c\"]",
+    "{\"5\":-100}",
+    "{\"include_usage\":true}",
+    "{\"speculation\":\"off\",\"gamma\":2}",
+    "[{\"role\":\"user\",\"content\":\"x\"}]",
+    "[{\"type\":\"text\",\"text\":\"y\"}]",
+    "[{\"type\":\"image_url\"}]",
+    "\"auto\"",
+    "\"required\"",
+    "{\"type\":\"any\"}",
+    "{\"type\":\"tool\",\"name\":\"f\"}",
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+    "\"parameters\":{\"type\":\"object\"}}}]",
+    "[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"web\"}]",
+    "[{\"name\":\"f\",\"input_schema\":{}}]",
+    "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}}}",
+    "{\"type\":\"json_object\"}",
+    "{\"choice\":[\"a\"]}",
+    "{\"format\":{\"type\":\"json_object\"}}",
+    "{\"effort\":\"low\"}"};
 constexpr std::string_view kNames[] = {"messages",
                                        "prompt",
                                        "model",
@@ -87,7 +101,26 @@ constexpr std::string_view kNames[] = {"messages",
                                        "logprobs",
                                        "tools",
                                        "response_format",
-                                       "echo"};
+                                       "echo",
+                                       "top_logprobs",
+                                       "tool_choice",
+                                       "parallel_tool_calls",
+                                       "reasoning_effort",
+                                       "grammar",
+                                       "json_schema",
+                                       "structured_outputs",
+                                       "guided_json",
+                                       "input",
+                                       "instructions",
+                                       "max_output_tokens",
+                                       "previous_response_id",
+                                       "text",
+                                       "reasoning",
+                                       "store",
+                                       "system",
+                                       "stop_sequences",
+                                       "thinking",
+                                       "output_config"};
 constexpr std::string_view kNeeded[] = {
     "\"messages\":[{\"role\":\"user\",\"content\":\"Tell me\"}]",
     "\"messages\":[{\"role\":\"system\",\"content\":\"Be "
@@ -96,6 +129,21 @@ constexpr std::string_view kNeeded[] = {
     "\"b\"}]",
     "\"prompt\":\"one two\"",
     "\"prompt\":[\"one\",[5,6,7]]",
+    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"reasoning\":"
+    "\"r\","
+    "\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":"
+    "\"tool\",\"tool_call_id\":\"1\",\"content\":\"y\"}]",
+    "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]},{\"role\":"
+    "\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\"},{\"type\":\"tool_use\","
+    "\"id\":"
+    "\"1\",\"name\":\"f\",\"input\":{}}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_"
+    "result\","
+    "\"tool_use_id\":\"1\",\"content\":\"y\"}]}]",
+    "\"input\":[{\"role\":\"user\",\"content\":\"x\"},{\"type\":\"reasoning\",\"summary\":[]},{"
+    "\"type\":"
+    "\"function_call\",\"call_id\":\"1\",\"name\":\"f\",\"arguments\":\"{}\"},{\"type\":"
+    "\"function_call_output\",\"call_id\":\"1\",\"output\":\"y\"}]",
+    "\"input\":\"x\"",
     "\"content\":\"h\xc3\xa9llo\"",
     "\"tokens\":[5,6,7]"};
 constexpr int kContext = 256;
@@ -168,27 +216,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const serve::ServedModel model = tiny_model();
     if (size == 0) return 0;
     const std::string_view body{reinterpret_cast<const char*>(data) + 1, size - 1};
-    switch (data[0] % 5) {
-        case 0:
-        case 1: {
-            const bool chat = data[0] % 5 == 0;
-            serve::ApiResult<serve::PreparedAnswers> made =
-                chat ? serve::prepare_chat(body, model) : serve::prepare_completion(body, model);
-            if (!made) {
-                check(made.error());
-            } else {
-                check(made.value(), model);
-            }
-            break;
-        }
-        case 2:
-            check(serve::tokenize_reply(body, model));
-            break;
-        case 3:
-            check(serve::detokenize_reply(body, model));
-            break;
-        default:
-            check(serve::apply_template_reply(body, model));
+    using Prepare =
+        serve::ApiResult<serve::PreparedAnswers> (*)(std::string_view, const serve::ServedModel&);
+    using Answer = serve::Reply (*)(std::string_view, const serve::ServedModel&);
+    constexpr Prepare kPrepare[] = {serve::prepare_chat, serve::prepare_completion,
+                                    serve::prepare_responses, serve::prepare_messages,
+                                    serve::prepare_native};
+    constexpr Answer kAnswer[] = {serve::tokenize_reply,         serve::detokenize_reply,
+                                  serve::apply_template_reply,   serve::chat_tokens_reply,
+                                  serve::responses_tokens_reply, serve::messages_tokens_reply};
+    const std::size_t endpoint = data[0] % (std::size(kPrepare) + std::size(kAnswer));
+    if (endpoint >= std::size(kPrepare)) {
+        check(kAnswer[endpoint - std::size(kPrepare)](body, model));
+        return 0;
+    }
+    serve::ApiResult<serve::PreparedAnswers> made = kPrepare[endpoint](body, model);
+    if (!made) {
+        check(made.error());
+    } else {
+        check(made.value(), model);
     }
     return 0;
 }

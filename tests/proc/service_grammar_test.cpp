@@ -39,7 +39,8 @@ bool says(const Status& status, const char* word) {
 
 }  // namespace
 
-TEST_CASE("answers with grammars are of their languages, and the same beside others and across deaths") {
+TEST_CASE(
+    "answers with grammars are of their languages, and the same beside others and across deaths") {
     const Tiny tiny{{.running = 4, .waiting = 32}};
     const GrammarSpec digits{GrammarKind::Regex, "[0-9]{1,3}(-[0-9]{1,3}){2}"};
     const GrammarSpec words{GrammarKind::Ebnf, "root ::= (\"a\" | \"bc\"){4,8} \".\""};
@@ -49,12 +50,14 @@ TEST_CASE("answers with grammars are of their languages, and the same beside oth
     for (const AnswerPiece& answer : alone) {
         CHECK(answer.status.ok());
         CHECK(answer.stats.finish == FinishReason::EndToken);
-        CHECK((answer.text.ends_with('.') || std::count(answer.text.begin(), answer.text.end(), '-') == 2));
+        CHECK((answer.text.ends_with('.') ||
+               std::count(answer.text.begin(), answer.text.end(), '-') == 2));
     }
     for (const std::size_t stage : {0UL, 1UL}) {
         std::vector<Submitted> taken;
         for (std::uint64_t seed = 1; seed <= 8; ++seed)
-            taken.push_back(tiny.service->submit(order_with(tiny, seed % 2 == 0 ? digits : words, seed)));
+            taken.push_back(
+                tiny.service->submit(order_with(tiny, seed % 2 == 0 ? digits : words, seed)));
         ::kill(tiny.pid_of(stage), SIGKILL);
         for (std::size_t i = 0; i < taken.size(); ++i) {
             REQUIRE(taken[i].outcome == SubmitOutcome::Accepted);
@@ -79,7 +82,8 @@ TEST_CASE("a grammar that cannot be compiled ends its answer with the reason, an
     CHECK(tiny.service->wait_idle(kLong));
 }
 
-TEST_CASE("a grammar over the limit of processor time is refused, and others are answered meanwhile") {
+TEST_CASE(
+    "a grammar over the limit of processor time is refused, and others are answered meanwhile") {
     const Tiny tiny{{.running = 1, .waiting = 8}, 64, limited(std::chrono::milliseconds{1000})};
     const Submitted costly = tiny.service->submit(order_with(tiny, kCostly));
     CHECK(tiny.whole(tiny.order(10)).status.ok());

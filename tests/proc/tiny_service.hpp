@@ -19,14 +19,17 @@ namespace paceline::testing {
 inline constexpr std::chrono::milliseconds kLong{60'000};  // only a hang reaches it
 
 struct Tiny {
-    explicit Tiny(ServiceOptions options, int context = 64, const GrammarHelperOptions& helpers = {})
+    explicit Tiny(ServiceOptions options,
+                  int context = 64,
+                  const GrammarHelperOptions& helpers = {})
         : parts{static_cast<int>(options.running), context},
           tokenizer{tokenizer_of(parts.file).value()},
           service{std::make_unique<Service>(
               std::move(parts.session),
               options,
               std::make_unique<GrammarHelpers>(
-                  grammar_vocabulary(tokenizer, static_cast<std::size_t>(parts.file.config().vocab_size)),
+                  grammar_vocabulary(tokenizer,
+                                     static_cast<std::size_t>(parts.file.config().vocab_size)),
                   helpers))} {}
 
     [[nodiscard]] ServiceOrder order(std::int32_t tokens,
@@ -71,7 +74,8 @@ struct Tiny {
     }
     /// Until the service is in that state.
     void await(ServiceState state) const {
-        while (service->snapshot().state != state) std::this_thread::sleep_for(std::chrono::milliseconds{2});
+        while (service->snapshot().state != state)
+            std::this_thread::sleep_for(std::chrono::milliseconds{2});
     }
 
     TinySession parts;

@@ -188,7 +188,8 @@ void constrain(std::uint64_t seed, SimScenario& scenario) {
             if (!random.chance(60)) continue;
             make_constrained(turn.request, random.below(1000));
             if (random.chance(40))
-                turn.request.sampling.logit_bias = {{static_cast<TokenId>(random.below(kFakeVocab)), 150.0F}};
+                turn.request.sampling.logit_bias = {
+                    {static_cast<TokenId>(random.below(kFakeVocab)), 150.0F}};
         }
     }
 }

@@ -1,5 +1,7 @@
 // Chat: the conversation, its answers, and the comparison of the same answer without and with speculation.
 
+const PROPOSERS = { draft: "of the draft", exit: "of the early exit", lookup: "found earlier in the text", heads: "of the heads",
+  forced: "forced by the grammar" };
 const chat = { messages: [], asked: [], running: null, last: null };
 
 // One answer on the page: its text, its rate, its failure.
@@ -12,7 +14,7 @@ class AnswerView {
     this.text = "";
     this.tokens = 0;
     this.firstTokens = 0;
-    this.accepted = 0;
+    this.accepted = new Map();  // tokens by their proposer
   }
 
   add(content, spans) {
@@ -20,8 +22,8 @@ class AnswerView {
     const before = this.tokens;
     for (const span of spans || [{ text: content, tokens: 1, accepted: false }]) {
       this.tokens += span.tokens;
-      if (span.accepted) this.accepted += span.tokens;
-      this.addSpan(span.text, span.accepted);
+      if (span.accepted) this.accepted.set(span.by, (this.accepted.get(span.by) || 0) + span.tokens);
+      this.addSpan(span.text, span.accepted ? "accepted by-" + span.by : "");
     }
     this.text += content;
     if (this.firstAt === undefined) {
@@ -32,10 +34,10 @@ class AnswerView {
     this.tell();
   }
 
-  addSpan(text, accepted) {
+  addSpan(text, kind) {
     const last = this.body.lastChild;
-    if (last && (last.className === "accepted") === accepted) last.firstChild.appendData(text);
-    else if (text) this.body.append(element("span", accepted ? "accepted" : "", text));
+    if (last && last.className === kind) last.firstChild.appendData(text);
+    else if (text) this.body.append(element("span", kind, text));
   }
 
   // Tokens/s after the first event; 0 while there is none.
@@ -45,9 +47,13 @@ class AnswerView {
   }
 
   tell(end = "") {
-    const parts = [number(this.tokens) + " tokens"];
-    if (this.accepted) parts.push(number(this.accepted) + " of them accepted candidates");
-    this.told.replaceChildren(element("b", "", number(this.rate(), 1) + " tokens/s"), ", " + parts.join(", ") + end);
+    const shown = [element("b", "", number(this.rate(), 1) + " tokens/s"), ", " + number(this.tokens) + " tokens"];
+    // The legend of the shades: how many of the tokens were candidates, and whose.
+    for (const [name, count] of this.accepted) {
+      shown.push(shown.length === 2 ? ", accepted candidates: " : " ",
+        element("span", "accepted by-" + name, number(count) + " " + PROPOSERS[name]));
+    }
+    this.told.replaceChildren(...shown, end);
   }
 
   end(report, reason) {

@@ -1,4 +1,3 @@
-#include "tests/support/toy/toy_grammar.hpp"
 #include "tests/support/pipeline/pipeline_drafts.hpp"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/protocol/message_checks.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
@@ -202,8 +202,8 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);
     if (options.drafting == Drafting::Search) return search_draft(plan, options);
-    return std::make_unique<DraftActor>(plan, DraftTools{.source = std::move(sources),
-                                                         .grammars = toy_grammars()});
+    return std::make_unique<DraftActor>(
+        plan, DraftTools{.source = std::move(sources), .grammars = toy_grammars()});
 }
 
 std::unique_ptr<Actor> babbling_draft(std::shared_ptr<const Texts> texts, std::uint64_t seed) {

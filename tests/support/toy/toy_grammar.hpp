@@ -34,7 +34,8 @@ public:
     }
     bool accept(TokenId token) override {
         if (!allows(token)) return false;
-        states_.push_back(is_end(token) ? kOver : mix(states_.back(), static_cast<std::uint64_t>(token)));
+        states_.push_back(is_end(token) ? kOver
+                                        : mix(states_.back(), static_cast<std::uint64_t>(token)));
         return true;
     }
     void roll_back(std::size_t tokens) override {
@@ -45,7 +46,8 @@ public:
         TokenMask mask;
         fill(mask);
         const std::optional<TokenId> only = mask.only();
-        return only && !is_end(*only) ? std::string(1, static_cast<char>('0' + *only)) : std::string{};
+        return only && !is_end(*only) ? std::string(1, static_cast<char>('0' + *only))
+                                      : std::string{};
     }
 
 private:
@@ -68,7 +70,8 @@ private:
         if (is_end(token)) return may_end && kind < 3;
         if (kind == 2 && may_end) return false;
         if (kind >= 12) return token == forced(state);
-        return mix(state, 1000 + static_cast<std::uint64_t>(token)) / 2 % 3 != 0 || token == forced(state);
+        return mix(state, 1000 + static_cast<std::uint64_t>(token)) / 2 % 3 != 0 ||
+               token == forced(state);
     }
     [[nodiscard]] TokenId forced(std::uint64_t state) const {
         auto token = static_cast<TokenId>(state / 64 % kFakeVocab);
@@ -85,9 +88,11 @@ class ToyLoader final : public GrammarLoader {
 public:
     Result<std::unique_ptr<GrammarMatcher>> match(const CompiledGrammarPtr& grammar,
                                                   std::span<const TokenId> end_tokens) override {
-        if (!grammar->bytes.starts_with("toy ")) return Error{Errc::BadFile, "no grammar of the toy"};
+        if (!grammar->bytes.starts_with("toy "))
+            return Error{Errc::BadFile, "no grammar of the toy"};
         return std::unique_ptr<GrammarMatcher>{std::make_unique<ToyMatcher>(
-            std::stoull(grammar->bytes.substr(4)), std::vector<TokenId>{end_tokens.begin(), end_tokens.end()})};
+            std::stoull(grammar->bytes.substr(4)),
+            std::vector<TokenId>{end_tokens.begin(), end_tokens.end()})};
     }
 };
 
@@ -107,7 +112,8 @@ inline void make_constrained(Request& request, std::uint64_t seed) {
 inline bool is_allowed(const Request& request, std::span<const TokenId> answer) {
     if (request.compiled == nullptr) return true;
     const auto matcher = toy_grammars()->match(request.compiled, request.end_tokens);
-    return std::all_of(answer.begin(), answer.end(), [&](TokenId token) { return matcher.value()->accept(token); });
+    return std::all_of(answer.begin(), answer.end(),
+                       [&](TokenId token) { return matcher.value()->accept(token); });
 }
 
 }  // namespace paceline::testing

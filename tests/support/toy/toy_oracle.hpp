@@ -28,7 +28,8 @@ inline Oracle plain_answer(const Request& request, TokenId all_nan_at = -1) {
     FakeBackend backend{0, kFakeLayers, 4096};
     backend.all_nan_at = all_nan_at;
     PlainDecoder decoder =
-        PlainDecoder::make(backend, {.prefill_rows = 7, .context = request.context, .grammars = toy_grammars()})
+        PlainDecoder::make(
+            backend, {.prefill_rows = 7, .context = request.context, .grammars = toy_grammars()})
             .value();
     Oracle oracle;
     const auto on_token = [&](TokenId token) {

@@ -67,17 +67,17 @@ struct Mixture {
     static constexpr std::array<std::size_t, 10> kSizes{
         std::size(kDraftings), 4, 3, 2, 2, 7, 2, 3, 3, 2};
     [[nodiscard]] std::array<std::size_t, 10> values() const {
-        return {drafting, segments, start,      shape,  in_flight, exit,
-                sampling, requests, controller, grammar};
+        return {drafting, segments, start,    shape,      in_flight,
+                exit,     sampling, requests, controller, grammar};
     }
 };
 
 Mixture draw_mixture(std::uint64_t seed) {
     std::mt19937_64 random{seed};
     const auto& sizes = Mixture::kSizes;
-    return {random() % sizes[0], random() % sizes[1], random() % sizes[2],
-            random() % sizes[3], random() % sizes[4], random() % sizes[5],
-            random() % sizes[6], random() % sizes[7], random() % sizes[8], random() % sizes[9]};
+    return {random() % sizes[0], random() % sizes[1], random() % sizes[2], random() % sizes[3],
+            random() % sizes[4], random() % sizes[5], random() % sizes[6], random() % sizes[7],
+            random() % sizes[8], random() % sizes[9]};
 }
 
 PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
@@ -129,7 +129,8 @@ std::vector<Request> requests_of(const Mixture& choice, std::uint64_t seed) {
         if (choice.grammar == 1 && (seed + i) % 3 != 1) {
             make_constrained(request, seed * 3 + i / 2);
             // What the grammar forbids here and there would else be drawn.
-            if (i % 2 == 0) request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
+            if (i % 2 == 0)
+                request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
         }
         if (seed % 2 == 0) request.speculation = limits_of(seed * 10 + i);
         if ((seed + i) % 4 < 2) {

@@ -1,8 +1,9 @@
 // How compiled grammars get to a stage: with the first Begin of each incarnation that names one.
+#include "actors/decoding/grammar_store.hpp"
+
 #include <doctest/doctest.h>
 
 #include "actors/decoding/answer_grammar.hpp"
-#include "actors/decoding/grammar_store.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -52,7 +53,8 @@ TEST_CASE("a stage has what it was sent, however many grammars there are, and no
     }
 }
 
-TEST_CASE("a Begin that names a grammar which was not sent is refused, one without a grammar is not") {
+TEST_CASE(
+    "a Begin that names a grammar which was not sent is refused, one without a grammar is not") {
     GrammarStore store;
     BeginPayload begin;
     CHECK(store.take(begin).ok());

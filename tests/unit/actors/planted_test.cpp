@@ -34,7 +34,8 @@ std::vector<Order> orders(std::uint64_t seed) {
         if ((seed + i) % 2 == 0) make_sampled(request, seed);
         request.context = 160;
         if (seed % 2 == 1) make_constrained(request, seed + i);
-        if (seed % 4 == 1) request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
+        if (seed % 4 == 1)
+            request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
         made.push_back({request, plain_answer(request)});
     }
     return made;

@@ -2,6 +2,7 @@
 // what every slot holds.
 #include "actors/decoding/prefix_tree.hpp"
 
+#include <cstdlib>
 #include <list>
 #include <map>
 #include <optional>
@@ -139,6 +140,12 @@ TEST_CASE("rows that were computed before a loss are not shared after it") {
 
 namespace {
 
+/// Of 5,000 steps each. PACELINE_TEST_SEEDS=200: a million steps.
+std::uint64_t seeds() {
+    const char* wanted = std::getenv("PACELINE_TEST_SEEDS");
+    return wanted == nullptr ? 40 : std::strtoull(wanted, nullptr, 10);
+}
+
 /// Texts that grow, share, end and run out of pages, in any order. What a slot holds is known: the
 /// salt and all tokens up to its position.
 class Trace {
@@ -250,7 +257,7 @@ private:
 TEST_CASE("over random traces a shared slot always holds the tokens that its text has there") {
     std::uint64_t cached = 0;
     std::uint64_t short_of_pages = 0;
-    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    for (std::uint64_t seed = 1; seed <= seeds(); ++seed) {
         CAPTURE(seed);
         Trace trace{seed};
         for (int step = 0; step < 5000; ++step) {

@@ -24,7 +24,6 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
         // What proposers believe is the dispatcher's alone.
         node.log_prob = 0.0F;
         node.path_log_prob = 0.0F;
-        node.origin = msg::Origin::Trunk;
         nodes[node.id.value] = node;
     }
     return nodes;

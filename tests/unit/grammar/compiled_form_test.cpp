@@ -1,7 +1,7 @@
 // The first line of a compiled grammar's bytes.
-#include <doctest/doctest.h>
-
 #include "model/grammar/compiled_form.hpp"
+
+#include <doctest/doctest.h>
 
 namespace paceline {
 namespace {
@@ -16,8 +16,9 @@ TEST_CASE("a form is read as it was written") {
 }
 
 TEST_CASE("another first line is refused") {
-    for (const char* bytes : {"", "paceline-grammar", "paceline-grammar x\n", "paceline-grammar 3 \n",
-                              "paceline-grammar 99999999999\n", "grammar\n", "paceline-grammars\n"}) {
+    for (const char* bytes :
+         {"", "paceline-grammar", "paceline-grammar x\n", "paceline-grammar 3 \n",
+          "paceline-grammar 99999999999\n", "grammar\n", "paceline-grammars\n"}) {
         CAPTURE(bytes);
         CHECK_FALSE(read_form(bytes).ok());
     }

@@ -7,7 +7,8 @@ namespace paceline {
 namespace {
 
 Error error_of(const GrammarSpec& spec) {
-    const Result<CompiledGrammarPtr> made = make_grammar_compiler(small_vocabulary())->compile(spec);
+    const Result<CompiledGrammarPtr> made =
+        make_grammar_compiler(small_vocabulary())->compile(spec);
     if (made) return {Errc::System, "it was compiled"};
     return made.error();
 }
@@ -17,7 +18,9 @@ bool says(const Error& error, const char* word) {
     return error.what.find(word) != std::string::npos;
 }
 
-TEST_CASE("a grammar that cannot be compiled is refused with its kind, the reason and where it is known the place") {
+TEST_CASE(
+    "a grammar that cannot be compiled is refused with its kind, the reason and where it is known "
+    "the place") {
     struct Bad {
         GrammarSpec spec;
         const char* kind;
@@ -25,12 +28,22 @@ TEST_CASE("a grammar that cannot be compiled is refused with its kind, the reaso
     };
     const std::vector<Bad> all = {
         {{GrammarKind::Regex, "a("}, "the regular expression cannot be compiled: ", "position"},
-        {{GrammarKind::Ebnf, "root ::= \"a\" | other"}, "the grammar cannot be compiled: ", "line 1"},
+        {{GrammarKind::Ebnf, "root ::= \"a\" | other"},
+         "the grammar cannot be compiled: ",
+         "line 1"},
         {{GrammarKind::Ebnf, "start ::= \"a\""}, "the grammar cannot be compiled: ", "root"},
-        {{GrammarKind::JsonSchema, R"({"type": "object")"}, "the JSON schema cannot be compiled: ", "JSON"},
-        {{GrammarKind::JsonSchema, R"({"type": "nothing"})"}, "the JSON schema cannot be compiled: ", "nothing"},
-        {{GrammarKind::JsonSchema, R"({"$ref": "#/$defs/none"})"}, "the JSON schema cannot be compiled: ", "none"},
-        {{GrammarKind::StructuralTag, "{}"}, "the structural tag cannot be compiled: ", "structural"},
+        {{GrammarKind::JsonSchema, R"({"type": "object")"},
+         "the JSON schema cannot be compiled: ",
+         "JSON"},
+        {{GrammarKind::JsonSchema, R"({"type": "nothing"})"},
+         "the JSON schema cannot be compiled: ",
+         "nothing"},
+        {{GrammarKind::JsonSchema, R"({"$ref": "#/$defs/none"})"},
+         "the JSON schema cannot be compiled: ",
+         "none"},
+        {{GrammarKind::StructuralTag, "{}"},
+         "the structural tag cannot be compiled: ",
+         "structural"},
     };
     for (const Bad& bad : all) {
         CAPTURE(bad.spec.text);
@@ -57,16 +70,21 @@ TEST_CASE("equal grammars have equal hashes, others of kind or text do not") {
 }
 
 TEST_CASE("bytes that are no compiled grammar of this vocabulary are refused") {
-    const auto compiled = make_grammar_compiler(small_vocabulary())->compile({GrammarKind::Regex, "ab"});
+    const auto compiled =
+        make_grammar_compiler(small_vocabulary())->compile({GrammarKind::Regex, "ab"});
     REQUIRE(compiled.ok());
     GrammarVocabulary other = small_vocabulary();
     other.vocab_size += 1;
     const std::vector<TokenId> ends{kSmallEnd};
     CHECK_FALSE(make_grammar_loader(other)->match(compiled.value(), ends).ok());
     const std::string& bytes = compiled.value()->bytes;
-    const std::vector<std::string> bad = {"", "{}", bytes.substr(0, bytes.size() / 2), "paceline-grammar 9\n{}",
-                                          "paceline-grammar 4" + bytes.substr(bytes.find('\n')),
-                                          "paceline-grammar 99999" + bytes.substr(bytes.find('\n'))};
+    const std::vector<std::string> bad = {
+        "",
+        "{}",
+        bytes.substr(0, bytes.size() / 2),
+        "paceline-grammar 9\n{}",
+        "paceline-grammar 4" + bytes.substr(bytes.find('\n')),
+        "paceline-grammar 99999" + bytes.substr(bytes.find('\n'))};
     for (const std::string& each : bad) {
         const auto grammar = std::make_shared<const CompiledGrammar>(CompiledGrammar{"0", each});
         const auto made = make_grammar_loader(small_vocabulary())->match(grammar, ends);

@@ -1,5 +1,6 @@
 // With the demo model's own vocabulary, read from the GGUF file that PACELINE_DEMO_MODEL names.
 #include <cstdlib>
+
 #include <doctest/doctest.h>
 
 #include "model/grammar/grammar.hpp"
@@ -24,7 +25,8 @@ TEST_CASE("what the demo's tokenizer makes of a valid text is accepted, and of a
     REQUIRE(tokenizer.ok());
     const auto vocab = static_cast<std::size_t>(file.value().config().vocab_size);
     const GrammarVocabulary vocabulary = grammar_vocabulary(tokenizer.value(), vocab);
-    const auto compiled = make_grammar_compiler(vocabulary)->compile({GrammarKind::JsonSchema, kSchema});
+    const auto compiled =
+        make_grammar_compiler(vocabulary)->compile({GrammarKind::JsonSchema, kSchema});
     REQUIRE(compiled.ok());
     const auto loader = make_grammar_loader(vocabulary);
     const std::vector<TokenId>& ends = tokenizer.value().end_tokens();
@@ -41,7 +43,8 @@ TEST_CASE("what the demo's tokenizer makes of a valid text is accepted, and of a
         matcher.value()->fill(mask);
         for (std::size_t token = 0; token < vocab; ++token) {
             const bool control = token < vocabulary.control.size() && vocabulary.control[token];
-            const bool end = std::find(ends.begin(), ends.end(), static_cast<TokenId>(token)) != ends.end();
+            const bool end =
+                std::find(ends.begin(), ends.end(), static_cast<TokenId>(token)) != ends.end();
             if (control && !end) CHECK_FALSE(mask.allows(static_cast<TokenId>(token)));
         }
         return matcher.value()->accept(ends.front());

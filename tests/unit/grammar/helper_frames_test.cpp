@@ -1,10 +1,13 @@
 // What grammar helpers and their parent say to each other.
-#include <doctest/doctest.h>
+#include "launch/grammar/helper_frames.hpp"
+
 #include <random>
 #include <sys/socket.h>
 
+#include <doctest/doctest.h>
+
 #include "ipc/transport/owned_fd.hpp"
-#include "launch/grammar/helper_frames.hpp"
+
 #include "small_vocabulary.hpp"
 
 namespace paceline {
@@ -34,14 +37,17 @@ TEST_CASE("tasks, grammars and replies are read as they were written") {
 
 TEST_CASE("a torn or changed frame is refused or read, and never more") {
     const std::string task = encode_task({{}, small_vocabulary()});
-    for (std::size_t size = 0; size < task.size(); ++size) CHECK_FALSE(decode_task(task.substr(0, size)).ok());
+    for (std::size_t size = 0; size < task.size(); ++size)
+        CHECK_FALSE(decode_task(task.substr(0, size)).ok());
     CHECK_FALSE(decode_task(task + "x").ok());
     const std::string spec = encode_spec({GrammarKind::Regex, "abc"});
-    for (std::size_t size = 0; size < spec.size(); ++size) CHECK_FALSE(decode_spec(spec.substr(0, size)).ok());
+    for (std::size_t size = 0; size < spec.size(); ++size)
+        CHECK_FALSE(decode_spec(spec.substr(0, size)).ok());
     std::mt19937 random{1};
     for (int i = 0; i < 20'000; ++i) {
         std::string changed = i % 2 == 0 ? task : spec;
-        for (int n = 0; n < 3; ++n) changed[random() % changed.size()] = static_cast<char>(random());
+        for (int n = 0; n < 3; ++n)
+            changed[random() % changed.size()] = static_cast<char>(random());
         (void)decode_task(changed);
         (void)decode_spec(changed);
         (void)decode_reply(changed, "7");

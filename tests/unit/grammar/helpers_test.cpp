@@ -1,11 +1,13 @@
 // Grammars compiled in processes of their own: the same results as in this one, limits, deaths, the cache.
 #include <atomic>
 #include <csignal>
-#include <doctest/doctest.h>
 #include <future>
+
+#include <doctest/doctest.h>
 
 #include "launch/grammar/grammar_helpers.hpp"
 #include "launch/grammar/helper_process.hpp"
+
 #include "small_vocabulary.hpp"
 
 namespace paceline {
@@ -32,8 +34,9 @@ bool says(const Error& error, const char* word) {
 TEST_CASE("a helper compiles what the library compiles here, and refuses with the same words") {
     GrammarHelpers helpers{small_vocabulary(), options_with({})};
     const auto here = make_grammar_compiler(small_vocabulary());
-    for (const GrammarSpec& spec : {GrammarSpec{GrammarKind::Regex, "(ab|c){1,3}"}, GrammarSpec{GrammarKind::Json, ""},
-                                    GrammarSpec{GrammarKind::Regex, "a("}}) {
+    for (const GrammarSpec& spec :
+         {GrammarSpec{GrammarKind::Regex, "(ab|c){1,3}"}, GrammarSpec{GrammarKind::Json, ""},
+          GrammarSpec{GrammarKind::Regex, "a("}}) {
         const auto made = helpers.compile_and_wait(spec);
         const auto wanted = here->compile(spec);
         REQUIRE(made.ok() == wanted.ok());
@@ -46,7 +49,8 @@ TEST_CASE("a helper compiles what the library compiles here, and refuses with th
     }
 }
 
-TEST_CASE("a grammar over the limit of processor time is refused, names it, and others are compiled") {
+TEST_CASE(
+    "a grammar over the limit of processor time is refused, names it, and others are compiled") {
     GrammarHelperOptions options = options_with({1000ms, std::uint64_t{8} << 30});
     GrammarHelpers helpers{small_vocabulary(), options};
     std::promise<Error> refused;
@@ -58,7 +62,8 @@ TEST_CASE("a grammar over the limit of processor time is refused, names it, and 
     const Error error = refused.get_future().get();
     CHECK(error.code == Errc::BadArgument);
     CHECK(says(error, "more than 1 s of processor time"));
-    for (const char* text : {"a", "b", "c", "d"}) CHECK(helpers.compile_and_wait({GrammarKind::Regex, text}).ok());
+    for (const char* text : {"a", "b", "c", "d"})
+        CHECK(helpers.compile_and_wait({GrammarKind::Regex, text}).ok());
 }
 
 TEST_CASE("a grammar over the limit of memory is refused, and the next one is compiled") {
@@ -103,10 +108,11 @@ TEST_CASE("equal grammars are compiled once, refused ones too") {
     std::atomic<int> done{0};
     std::promise<void> all;
     for (int i = 0; i < 20; ++i) {
-        helpers.compile({GrammarKind::Regex, i % 2 == 0 ? "ab" : "a("}, [&](const Result<CompiledGrammarPtr>& made) {
-            CHECK((made.ok() || says(made.error(), "regular expression")));
-            if (++done == 20) all.set_value();
-        });
+        helpers.compile({GrammarKind::Regex, i % 2 == 0 ? "ab" : "a("},
+                        [&](const Result<CompiledGrammarPtr>& made) {
+                            CHECK((made.ok() || says(made.error(), "regular expression")));
+                            if (++done == 20) all.set_value();
+                        });
     }
     all.get_future().wait();
     CHECK(helpers.compilations() == 2);
@@ -136,7 +142,8 @@ TEST_CASE("a full queue refuses, and the end answers those that wait") {
             ++answered;
             if (!made.ok() && made.error().code == Errc::Cancelled) ++refused;
         };
-        for (int i = 0; i < 6; ++i) helpers.compile({GrammarKind::Regex, "x" + std::to_string(i)}, take);
+        for (int i = 0; i < 6; ++i)
+            helpers.compile({GrammarKind::Regex, "x" + std::to_string(i)}, take);
     }
     CHECK(answered == 6);
 }

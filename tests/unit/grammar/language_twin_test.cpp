@@ -1,8 +1,9 @@
 // The masks against a plain twin: languages that are finite or that a simple function decides. A token is allowed if some
 // text of the language continues what was accepted and the token; an end is allowed exactly after a whole text.
-#include <doctest/doctest.h>
 #include <functional>
 #include <set>
+
+#include <doctest/doctest.h>
 
 #include "small_vocabulary.hpp"
 
@@ -49,11 +50,10 @@ std::vector<Language> languages() {
                       return parts >= 1 && parts <= 3;
                   })},
         {"nested brackets of depth three",
-         {GrammarKind::Ebnf, "root ::= \"[\" one \"]\"\none ::= \"\" | \"{\" two \"}\"\ntwo ::= \"\" | \"a\" | \"b\""},
+         {GrammarKind::Ebnf,
+          "root ::= \"[\" one \"]\"\none ::= \"\" | \"{\" two \"}\"\ntwo ::= \"\" | \"a\" | \"b\""},
          {"[]", "[{}]", "[{a}]", "[{b}]"}},
-        {"a letter of two bytes",
-         {GrammarKind::Regex, "x\xc3\xa4?y"},
-         {"xy", "x\xc3\xa4y"}},
+        {"a letter of two bytes", {GrammarKind::Regex, "x\xc3\xa4?y"}, {"xy", "x\xc3\xa4y"}},
         {"a schema of an enum",
          {GrammarKind::JsonSchema,
           R"({"type":"object","properties":{"a":{"enum":[1,12,null]}},"required":["a"],"additionalProperties":false})"},
@@ -83,7 +83,8 @@ void walk(GrammarMatcher& matcher,
         bool expected = false;
         if (token == kSmallEnd) {
             expected = whole.contains(before);
-        } else if (i < vocabulary.texts.size() && !vocabulary.control[i] && !vocabulary.texts[i].empty()) {
+        } else if (i < vocabulary.texts.size() && !vocabulary.control[i] &&
+                   !vocabulary.texts[i].empty()) {
             const std::string longer = before + vocabulary.texts[i];
             for (const std::string& text : texts) expected = expected || text.starts_with(longer);
         }
@@ -96,7 +97,8 @@ void walk(GrammarMatcher& matcher,
     if (depth == 0) return;
     for (const TokenId token : allowed) {
         REQUIRE(matcher.accept(token));
-        walk(matcher, texts, before + vocabulary.texts[static_cast<std::size_t>(token)], depth - 1, masks);
+        walk(matcher, texts, before + vocabulary.texts[static_cast<std::size_t>(token)], depth - 1,
+             masks);
         matcher.roll_back(1);
     }
 }

@@ -38,7 +38,8 @@ TEST_CASE("an end is allowed when the text is whole, and nothing after it") {
 TEST_CASE("tokens are taken back one by one, an end too") {
     const auto matcher = matcher_of({GrammarKind::Regex, "abcd"});
     std::vector<std::vector<TokenId>> before;
-    const std::vector<TokenId> text{small_token("ab"), small_token("c"), small_token("d"), kSmallEnd};
+    const std::vector<TokenId> text{small_token("ab"), small_token("c"), small_token("d"),
+                                    kSmallEnd};
     for (const TokenId token : text) {
         before.push_back(allowed(*matcher));
         REQUIRE(matcher->accept(token));

@@ -101,12 +101,12 @@ TEST_CASE("the page has the offset of every field of ring and data messages") {
     check_fields(between(text, "A row, 28 bytes", "### Verdict"),
                  {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
                   FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
-                  FIELD(BatchRow, start)});
-    check_fields(between(text, "### Verdict, 320 bytes", "Example"),
+                  FIELD(BatchRow, start), FIELD(BatchRow, origin)});
+    check_fields(between(text, "### Verdict, 384 bytes", "Example"),
                  {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
                   FIELD(Verdict, cost), FIELD(Verdict, cached), FIELD(Verdict, matched),
-                  FIELD(Verdict, tokens), FIELD(Verdict, nodes)});
+                  FIELD(Verdict, tokens), FIELD(Verdict, nodes), FIELD(Verdict, origins)});
     check_fields(between(text, "### Price, 48 bytes", "### TensorNote"),
                  {FIELD(Price, generation), FIELD(Price, mode), FIELD(Price, candidates_max),
                   FIELD(Price, token_us), FIELD(Price, plain_us), FIELD(Price, row_us),
@@ -132,7 +132,7 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Draw) == 416);
     CHECK(sizeof(msg::BatchPart) == 32);
     CHECK(sizeof(msg::BatchRow) == 28);
-    CHECK(sizeof(msg::Verdict) == 320);
+    CHECK(sizeof(msg::Verdict) == 384);
     CHECK(sizeof(msg::Prefix) == 536);
     CHECK(sizeof(msg::Scores) == 536);
     CHECK(sizeof(msg::Price) == 48);

@@ -1,7 +1,7 @@
 // A mask of tokens, and what it does to logits.
-#include <doctest/doctest.h>
-
 #include "model/sampling/token_mask.hpp"
+
+#include <doctest/doctest.h>
 
 namespace paceline {
 namespace {
@@ -16,10 +16,12 @@ TEST_CASE("a new mask allows nothing") {
 }
 
 TEST_CASE("logits of tokens that are not allowed become -inf and the others keep their bits") {
-    for (const std::size_t vocab : {std::size_t{1}, std::size_t{31}, std::size_t{32}, std::size_t{33}, std::size_t{100}}) {
+    for (const std::size_t vocab :
+         {std::size_t{1}, std::size_t{31}, std::size_t{32}, std::size_t{33}, std::size_t{100}}) {
         TokenMask mask{vocab};
         for (std::size_t token = 0; token < vocab; ++token)
-            if (token % 3 == 0 || (token >= 32 && token < 64)) mask.allow(static_cast<TokenId>(token));
+            if (token % 3 == 0 || (token >= 32 && token < 64))
+                mask.allow(static_cast<TokenId>(token));
         std::vector<float> logits(vocab);
         for (std::size_t i = 0; i < vocab; ++i) logits[i] = static_cast<float>(i) - 10.5f;
         mask.apply(logits);

@@ -73,13 +73,14 @@ TEST_CASE("events: role, text, reason and usage come in this order") {
     CHECK(end.ends_with(kStreamEnd));
     const json usage = parsed(end).at(0);
     CHECK(usage["choices"] == json::array());
-    CHECK(usage["usage"] ==
-          json{{"prompt_tokens", 10},
-               {"completion_tokens", 4},
-               {"total_tokens", 14},
-               {"prompt_tokens_details", {{"cached_tokens", 4}}},
-               {"completion_tokens_details",
-                {{"accepted_prediction_tokens", 2}, {"rejected_prediction_tokens", 5}}}});
+    CHECK(usage["usage"] == json{{"prompt_tokens", 10},
+                                 {"completion_tokens", 4},
+                                 {"total_tokens", 14},
+                                 {"prompt_tokens_details", {{"cached_tokens", 4}}},
+                                 {"completion_tokens_details",
+                                  {{"reasoning_tokens", 0},
+                                   {"accepted_prediction_tokens", 2},
+                                   {"rejected_prediction_tokens", 5}}}});
     CHECK(usage["paceline"]["accepted_at"] == json::array({2}));
     CHECK(usage["paceline"]["seed"] == 5);
     CHECK(usage["paceline"]["method"] == "pearl");
@@ -131,7 +132,7 @@ TEST_CASE("events: an answer that failed has no reason to stop, and its error is
     CHECK(last[1]["choices"][0]["finish_reason"] == nullptr);
     CHECK(events.status().error().what == "a stage is lost");
     const json error =
-        parsed(AnswerEvents::error_event({.status = 503, .message = "gone", .code = "c"})).at(0);
+        parsed(events.failure({.status = 503, .message = "gone", .code = "c"})).at(0);
     CHECK(error["error"] == json{{"message", "gone"},
                                  {"type", "unavailable_error"},
                                  {"param", nullptr},

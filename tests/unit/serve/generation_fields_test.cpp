@@ -123,12 +123,9 @@ TEST_CASE("generation fields: what would change the answer and is not implemente
     for (const json& body : std::vector<json>{{{"logprobs", true}},
                                               {{"logprobs", 0}},
                                               {{"echo", true}},
-                                              {{"tools", json::array({1})}},
-                                              {{"tool_choice", "auto"}},
-                                              {{"response_format", {{"type", "json_schema"}}}},
+                                              {{"functions", json::array({1})}},
                                               {{"best_of", 2}},
-                                              {{"min_tokens", 1}},
-                                              {{"grammar", "x"}}}) {
+                                              {{"min_tokens", 1}}}) {
         CAPTURE(body.dump());
         CHECK(refusal(body) == "501 " + body.items().begin().key());
     }

@@ -45,7 +45,12 @@ TEST_CASE("chat: the part of a message that is wrong is named") {
           "400 messages[0].content[0].text");
     CHECK(refusal(json::array(
               {{{"role", "assistant"}, {"content", "x"}, {"tool_calls", json::array({1})}}})) ==
-          "501 messages[0].tool_calls");
+          "400 messages[0].tool_calls[0]");
+    CHECK(
+        refusal(json::array({{{"role", "user"},
+                              {"content", "x"},
+                              {"tool_calls", json::array({{{"function", {{"name", "f"}}}}})}}})) ==
+        "400 messages[0].tool_calls");
     json many = json::array();
     for (std::size_t i = 0; i <= kMessagesMax; ++i) many.push_back(user);
     CHECK(refusal(many) == "400 messages");

@@ -1,0 +1,236 @@
+#include <doctest/doctest.h>
+
+#include "launch/tool_calls/reply_reader.hpp"
+
+namespace paceline::serve {
+namespace {
+
+ReplyFormat format_of(ToolFormat tools) {
+    return {.tools = tools, .names = {"rain", "time"}};
+}
+
+/// "text" -> `text`, thoughts as (..), calls as name{arguments}.
+std::string shown(const ReplyEvents& events) {
+    std::string all;
+    for (const ReplyEvent& event : events.all()) {
+        switch (event.part) {
+            case ReplyPart::Text:
+                all += event.text;
+                break;
+            case ReplyPart::Thought:
+                all += "(" + event.text + ")";
+                break;
+            case ReplyPart::CallBegin:
+                all += "<" + event.text + " ";
+                break;
+            case ReplyPart::Arguments:
+                all += event.text;
+                break;
+            case ReplyPart::CallEnd:
+                all += ">";
+        }
+    }
+    return all;
+}
+
+std::string read(const ReplyFormat& format, const std::string& text) {
+    ReplyReader reader{format};
+    ReplyEvents events;
+    reader.push(text, events);
+    reader.finish(events);
+    return shown(events);
+}
+std::string read(ToolFormat tools, const std::string& text) {
+    return read(format_of(tools), text);
+}
+
+/// Any division of `text` gives the same events, also before its end.
+void check_divisions(const ReplyFormat& format, const std::string& text) {
+    CAPTURE(text);
+    std::vector<std::string> after;  // [n]: what was said after n bytes
+    ReplyReader by_byte{format};
+    ReplyEvents bytes;
+    after.push_back(shown(bytes));
+    for (const char c : text) {
+        by_byte.push({&c, 1}, bytes);
+        after.push_back(shown(bytes));
+    }
+    by_byte.finish(bytes);
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+        ReplyReader reader{format};
+        ReplyEvents events;
+        reader.push(std::string_view{text}.substr(0, cut), events);
+        CHECK(shown(events) == after[cut]);
+        reader.push(std::string_view{text}.substr(cut), events);
+        CHECK(shown(events) == after.back());
+        reader.finish(events);
+        CHECK(events.all() == bytes.all());
+    }
+}
+
+const std::string kRain = R"({"name": "rain", "arguments": {"city": "K\u00f6ln", "days": [1, 2]}})";
+const std::string kRainLlama = R"({"name": "rain", "parameters": {"city": "x"}})";
+const std::string kTime = R"({"name": "time", "arguments": {}})";
+
+TEST_CASE("tool calls: Hermes has tags around each call, blanks beside them go") {
+    const ToolFormat hermes = ToolFormat::Hermes;
+    CHECK(read(hermes, "<tool_call>\n" + kTime + "\n</tool_call>") == "<time {}>");
+    CHECK(read(hermes, "I look.\n<tool_call>\n" + kRain + "\n</tool_call>\n<tool_call>" + kTime +
+                           "</tool_call>\n") ==
+          R"(I look.<rain {"city": "K\u00f6ln", "days": [1, 2]}><time {}>)");
+    CHECK(read(hermes, "<tool_call>" + kTime + "</tool_call>\n\nDone. ") == "<time {}>Done. ");
+    CHECK(read(hermes, "a\n<tool_call>" + kTime + "</tool_call>\nb") == "a<time {}>\nb");
+    CHECK(read(hermes, "<tool_call>" + kTime + "<tool_call>" + kTime) == "<time {}><time {}>");
+}
+
+TEST_CASE("tool calls: text that is no call comes out as it is") {
+    for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
+                                   ToolFormat::Phi4, ToolFormat::Json}) {
+        for (const std::string text : {"",
+                                       " ",
+                                       "a",
+                                       "1 < 2 <tool",
+                                       "<tool_call>x</tool_call>",
+                                       "<tool_call>",
+                                       "\n{\"a\": 1}",
+                                       "[TOOL_CALLS]",
+                                       "[TOOL_CALLS] [1]",
+                                       "[TOOL_CALLS]f g",
+                                       "[TOOL_CALLS]f[ARG]{}",
+                                       "{\"name\": \"rain\"}",
+                                       "{\"name\": \"other\", \"parameters\": {}}",
+                                       "functools",
+                                       "functools[]",
+                                       "x functools[{\"name\": \"rain\", \"arguments\": {}}]",
+                                       "[{}]",
+                                       "[",
+                                       "<|tool_call|>[",
+                                       "<|python_tag|>print(1)",
+                                       "{\"name\": \"rain\", \"arguments\": 1}",
+                                       "{\"name\": 5, \"arguments\": {}}",
+                                       "<tool_call>{\"name\": \"rain\",}</tool_call>",
+                                       "<tool_call>{\"arguments\": {}}</tool_call>",
+                                       "<<<tool_call>{}",
+                                       "{\"name\": \"rain\"",
+                                       "<tool_call>{\"name\":\"\",\"arguments\":{}}"}) {
+            CAPTURE(static_cast<int>(tools));
+            CHECK(read(tools, text) == text);
+            check_divisions(format_of(tools), text);
+        }
+    }
+}
+
+TEST_CASE("tool calls: members come in any order, arguments may be a text, or missing") {
+    const auto call = [](const std::string& object) {
+        return read(ToolFormat::Hermes, "<tool_call>" + object + "</tool_call>");
+    };
+    CHECK(call(R"({"arguments": {"a": {"b": "}"}}, "id": 7, "name": "f"})") ==
+          R"(<f {"a": {"b": "}"}}>)");
+    CHECK(call(R"({"name": "f", "arguments": "{\"a\": 1}"})") == R"(<f {"a": 1}>)");
+    CHECK(call(R"({"name": "f", "arguments": null})") == "<f {}>");
+    CHECK(call(R"({"name": "f"})") == "<f {}>");
+    CHECK(call(R"({"type": "function", "x": -1.5e3, "name": "f", "parameters": {}})") == "<f {}>");
+    CHECK(call("{\"name\": \"f\", \"arguments\": {\"a\": \"1\n2\"}}") ==
+          R"(<f {"a": "1\u000a2"}>)");
+    CHECK(call(R"({"name": "f", "arguments": "no object"})").starts_with("<tool_call>"));
+}
+
+TEST_CASE("tool calls: a call that breaks, or is cut, ends where it does") {
+    CHECK(read(ToolFormat::Hermes, R"(<tool_call>{"name": "f", "arguments": {"a": 1)") ==
+          R"(<f {"a": 1>)");
+    CHECK(read(ToolFormat::Hermes, R"(<tool_call>{"name": "f", "arguments": {"a": tru! x)") ==
+          R"(<f {"a": tru>! x)");
+    CHECK(read(ToolFormat::Hermes, "<tool_call>" + kTime + "\n</tool") == "<time {}>");
+    CHECK(read(ToolFormat::Json, R"([{"name": "rain", "arguments": {}}, 5])") == "<rain {}>5]");
+}
+
+TEST_CASE("tool calls: Llama 3 begins with an object of a known tool, or has a tag") {
+    const ToolFormat llama = ToolFormat::Llama3;
+    CHECK(read(llama, "\n\n" + kRainLlama) == R"(<rain {"city": "x"}>)");
+    CHECK(read(llama, kRainLlama + "; " + kRainLlama) ==
+          R"(<rain {"city": "x"}><rain {"city": "x"}>)");
+    CHECK(read(llama, kRainLlama + "\n" + kTime) == R"(<rain {"city": "x"}><time {}>)");
+    CHECK(read(llama, "So: <|python_tag|>" + kRainLlama) == R"(So:<rain {"city": "x"}>)");
+    CHECK(read(llama, "So: " + kRainLlama) == "So: " + kRainLlama);
+    CHECK(read(llama, kRainLlama + "; and then") == R"(<rain {"city": "x"}>; and then)");
+}
+
+TEST_CASE("tool calls: Mistral has a list, or names with arguments behind them") {
+    const ToolFormat mistral = ToolFormat::Mistral;
+    CHECK(read(mistral, "[TOOL_CALLS][" + kTime + ", " + kTime + "]") == "<time {}><time {}>");
+    CHECK(read(mistral, "[TOOL_CALLS] [" + kTime + "]") == "<time {}>");
+    CHECK(read(mistral, R"([TOOL_CALLS]rain[ARGS]{"city": "x"}[TOOL_CALLS]time[ARGS]{})") ==
+          R"(<rain {"city": "x"}><time {}>)");
+    CHECK(read(mistral, R"(Yes.[TOOL_CALLS]rain[CALL_ID]a1B2[ARGS] {"city": "x"})") ==
+          R"(Yes.<rain {"city": "x"}>)");
+    CHECK(read(mistral, R"([TOOL_CALLS]time{})") == "<time {}>");
+}
+
+TEST_CASE("tool calls: Phi-4 has a list behind a word or between tags") {
+    const ToolFormat phi = ToolFormat::Phi4;
+    CHECK(read(phi, "functools[" + kTime + "," + kTime + "]") == "<time {}><time {}>");
+    CHECK(read(phi, "Yes <|tool_call|>[" + kTime + "]<|/tool_call|> ok") == "Yes<time {}> ok");
+}
+
+TEST_CASE("tool calls: plain JSON is an object or a list of them") {
+    CHECK(read(ToolFormat::Json, kTime) == "<time {}>");
+    CHECK(read(ToolFormat::Json, "[" + kTime + ",\n" + kRainLlama + "]\n") ==
+          R"(<time {}><rain {"city": "x"}>)");
+}
+
+TEST_CASE("tool calls: every format cut at every byte gives the same events") {
+    const std::string two = kRain + ";" + kTime;
+    const std::string list = "[" + kRain + " ,\n" + kTime + "]";
+    for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
+                                   ToolFormat::Phi4, ToolFormat::Json}) {
+        for (const std::string& text : std::vector<std::string>{
+                 "a \n <tool_call>\n" + kRain + "\n</tool_call>\n<tool_call>" + kTime +
+                     "</tool_call> b",
+                 two, " " + two + " x", "<|python_tag|>" + two, "x[TOOL_CALLS]" + list + " y",
+                 "[TOOL_CALLS]rain[CALL_ID]a1[ARGS]{\"a\": \"[ARGS]\"}[TOOL_CALLS]time{}z",
+                 "functools" + list, "<|tool_call|>" + list + "<|/tool_call|> z", list, "  " + list,
+                 "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": nul}}</tool_call>"})
+            check_divisions(format_of(tools), text);
+    }
+}
+
+TEST_CASE("thoughts: only an answer that begins with the tag has one") {
+    const ReplyFormat thoughts{.thoughts = true};
+    CHECK(read(thoughts, "<think>\nSo <it> is.\n</think>\n\nYes. ") == "(So <it> is.)Yes. ");
+    CHECK(read(thoughts, "\n<think></think>Yes.") == "Yes.");
+    CHECK(read(thoughts, "<think>So </thin") == "(So </thin)");
+    CHECK(read(thoughts, "<thin") == "<thin");
+    CHECK(read(thoughts, " Yes <think>no</think>") == " Yes <think>no</think>");
+    CHECK(read(thoughts, "<think>a<</think>b") == "(a<)b");
+    const ReplyFormat begun{.thoughts = true, .begins_in_thought = true};
+    CHECK(read(begun, "So.\n</think>\nYes.") == "(So.)Yes.");
+    CHECK(read(begun, "So. ") == "(So.)");
+    CHECK(read({}, "<think>a</think>") == "<think>a</think>");
+    for (const ReplyFormat& format : {thoughts, begun}) {
+        check_divisions(format, "<think>\n So </th <</think> </think>\n\n Yes </think> ");
+        check_divisions(format, " \n<thinking>");
+    }
+}
+
+TEST_CASE("thoughts: calls come behind them, those inside are part of the thought") {
+    ReplyFormat format = format_of(ToolFormat::Hermes);
+    format.thoughts = true;
+    const std::string call = "<tool_call>\n" + kTime + "\n</tool_call>";
+    CHECK(read(format, "<think>\n" + call + "\n</think>\n\n" + call) == "(" + call + ")<time {}>");
+    check_divisions(format, "<think>a</think>\n" + call + call);
+}
+
+TEST_CASE("tool formats: each follows from the words of a template") {
+    CHECK(tool_format_of("{{ '<tool_call>' }}") == ToolFormat::Hermes);
+    CHECK(tool_format_of("<tool_call> <function=f>") == ToolFormat::Json);
+    CHECK(tool_format_of("[TOOL_CALLS] ") == ToolFormat::Mistral);
+    CHECK(tool_format_of("<|tool_call|>") == ToolFormat::Phi4);
+    CHECK(tool_format_of("functools[") == ToolFormat::Phi4);
+    CHECK(tool_format_of("<|start_header_id|>ipython") == ToolFormat::Llama3);
+    CHECK(tool_format_of("<|im_start|>") == ToolFormat::Json);
+    CHECK(shows_tools("{% if tools %}"));
+    CHECK_FALSE(shows_tools("messages"));
+}
+
+}  // namespace
+}  // namespace paceline::serve
