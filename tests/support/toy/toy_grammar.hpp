@@ -1,8 +1,10 @@
-// Grammars of the toy's 48 tokens, behind the interface of the real ones: an automaton that a seed draws.
+// Grammars of the toy's 48 tokens, behind the interface of the real ones: an automaton that a seed
+// draws.
 //
-// A state follows from the one before and a token. Some force one token, the others allow two tokens of three; from a depth
-// on that the seed draws some allow an end token beside others, and some an end alone. A matcher checks that nobody accepts what it
-// forbids and takes back more than it has.
+// A state follows from the one before and a token. Some force one token, the others allow two
+// tokens of three; from a depth on that the seed draws some allow an end token beside others, and
+// some an end alone. A matcher checks that nobody accepts what it forbids and takes back more than
+// it has.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +82,7 @@ private:
     }
 
     std::vector<TokenId> ends_;
-    std::size_t depth_min_;  // tokens before an answer may end
+    std::size_t depth_min_;              // tokens before an answer may end
     std::vector<std::uint64_t> states_;  // before each token, and now
 };
 
