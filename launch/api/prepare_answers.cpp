@@ -13,9 +13,11 @@
 #include "launch/api/messages/messages_request.hpp"
 #include "launch/api/native_request.hpp"
 #include "launch/api/responses/responses_request.hpp"
+#include "launch/api/tools/tool_grammar.hpp"
 #include "launch/api/tools/tools_as_text.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/config/method_list.hpp"
+#include "model/grammar/grammar.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -92,6 +94,7 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
     if (fields.max_tokens) request.max_tokens = std::max(*fields.max_tokens, 1);
     order.prompt_only = fields.max_tokens == 0;
     request.scores = fields.scores.scores;
+    request.grammar = prepared.grammar;
     request.cache_salt = fields.cache_salt;
     request.speculation = fields.speculation;
     order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
@@ -104,8 +107,12 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
 PreparedAnswers prepared_of(GenerationFields fields,
                             const std::vector<std::vector<TokenId>>& prompts,
                             const ServedModel& model,
+                            GrammarRequest grammar,
                             ReplyFormat reply = {}) {
-    PreparedAnswers prepared{.fields = std::move(fields), .reply = std::move(reply)};
+    PreparedAnswers prepared{.fields = std::move(fields),
+                             .reply = std::move(reply),
+                             .grammar = std::move(grammar.spec),
+                             .grammar_field = std::move(grammar.field)};
     prepared.seed = prepared.fields.seed.value_or(drawn_seed());
     for (const std::vector<TokenId>& prompt : prompts) {
         prepared.prompt_tokens.push_back(static_cast<std::int32_t>(prompt.size()));
@@ -144,12 +151,25 @@ ReplyFormat reply_format(const ChatRequest& chat,
     return reply;
 }
 
-/// Until the engine has grammars, what needs one is refused; tools that may be called do without.
-std::optional<ApiError> check_grammar(const GrammarRequest& asked, const ToolRequest& tools = {}) {
+/// A build without grammars refuses what needs one; tools that may be called do without.
+std::optional<ApiError> check_grammar(const GrammarRequest& asked, const GenerationFields& fields) {
+    if (!asked.spec.any()) return {};
+    if (!has_grammars())
+        return not_implemented(asked.field, asked.field + ": " + no_grammars().what);
+    if (fields.ignore_eos) return bad_field("ignore_eos", "is for answers without a grammar");
+    return {};
+}
+
+/// Of answers that may or must call tools, beside what the request asks for itself.
+GrammarRequest with_tools(GrammarRequest asked,
+                          const ToolRequest& tools,
+                          const ReplyFormat& reply,
+                          const ServedModel& model) {
     const bool must_call = !tools.none() && tools.choice == ToolChoice::Required;
-    if (!asked.spec.any() && !must_call) return {};
-    const std::string field = must_call ? "tool_choice" : asked.field;
-    return not_implemented(field, field + ": this server has no grammars");
+    if (!asked.spec.any() && !must_call && !has_grammars()) return asked;
+    if (!asked.spec.any() || must_call) asked.field = must_call ? "tool_choice" : "tools";
+    asked.spec = answer_grammar(reply, tools, asked.spec, model.forms.opens_by_control);
+    return asked;
 }
 
 /// llama.cpp's own API has no log probabilities here.
@@ -242,10 +262,13 @@ ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel
     ApiResult<jinja::Text> text = render_chat(chat.value(), model);
     if (!text) return text.error();
     ReplyFormat reply = reply_format(chat.value(), text.value().bytes(), fields.value(), model);
-    if (const auto error = check_grammar(grammar.value(), chat.value().tools)) return *error;
+    GrammarRequest language =
+        with_tools(std::move(grammar.value()), chat.value().tools, reply, model);
+    if (const auto error = check_grammar(language, fields.value())) return *error;
     std::vector<TokenId> prompt = encode(model.tokenizer(), text.value());
     if (const auto error = too_long("messages", prompt.size(), model)) return *error;
-    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model, std::move(reply));
+    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model, std::move(language),
+                       std::move(reply));
 }
 
 ApiResult<PreparedAnswers> prepare_responses(std::string_view body, const ServedModel& model) {
@@ -277,7 +300,7 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
     if (!fields) return fields.error();
     ApiResult<GrammarRequest> grammar = grammar_request(read.value());
     if (!grammar) return grammar.error();
-    if (const auto error = check_grammar(grammar.value())) return *error;
+    if (const auto error = check_grammar(grammar.value(), fields.value())) return *error;
     ApiResult<ScoresRequest> scores = completion_scores(read.value());
     if (!scores) return scores.error();
     fields.value().scores = scores.value();
@@ -299,7 +322,8 @@ ApiResult<PreparedAnswers> prepare_completion(std::string_view body, const Serve
             {.text = text != nullptr ? std::move(*text) : text_of_tokens(prompts.back(), model),
              .ids = prompts.back()});
     }
-    PreparedAnswers prepared = prepared_of(std::move(fields.value()), prompts, model);
+    PreparedAnswers prepared =
+        prepared_of(std::move(fields.value()), prompts, model, std::move(grammar.value()));
     prepared.echoed = std::move(echoed);
     return prepared;
 }
@@ -315,7 +339,7 @@ ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedMod
     if (fields.resume) return no_resumption();
     ApiResult<GrammarRequest> grammar = grammar_request(common.value());
     if (!grammar) return grammar.error();
-    if (const auto error = check_grammar(grammar.value())) return *error;
+    if (const auto error = check_grammar(grammar.value(), fields)) return *error;
     if (const auto error = native_scores(common.value())) return *error;
     if (const auto error = no_tokens(fields)) return *error;
     Fields own{read.value()};
@@ -330,7 +354,8 @@ ApiResult<PreparedAnswers> prepare_native(std::string_view body, const ServedMod
     for (const std::vector<TokenId>& each : tokens) {
         if (const auto error = too_long("prompt", each.size(), model)) return *error;
     }
-    PreparedAnswers prepared = prepared_of(std::move(fields), tokens, model);
+    PreparedAnswers prepared =
+        prepared_of(std::move(fields), tokens, model, std::move(grammar.value()));
     prepared.prompt_is_list = prompts.value().list || prepared.fields.n > 1;
     return prepared;
 }

@@ -11,6 +11,7 @@
 #include "launch/api/native_events.hpp"
 #include "launch/api/responses/responses_events.hpp"
 #include "launch/serve/answer_set.hpp"
+#include "launch/serve/http_grammar.hpp"
 #include "launch/serve/http_wakeup.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -290,6 +291,12 @@ asio::awaitable<bool> answer_request(HttpStream& stream,
     ApiResult<PreparedAnswers> prepared = co_await on_pool(context, prepare);
     if (!prepared) {
         const Reply refused = reply_of(prepared.error());
+        co_return co_await writer.write(refused, terms);
+    }
+    const std::optional<ApiError> no_grammar =
+        co_await compile_for(prepared.value(), stream, context);
+    if (no_grammar) {
+        const Reply refused = reply_of(*no_grammar);
         co_return co_await writer.write(refused, terms);
     }
     if (prepared.value().fields.resume) {

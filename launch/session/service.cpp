@@ -76,6 +76,11 @@ Status Service::check(const Request& request) const {
     return session_->check(without);
 }
 
+void Service::compile(const GrammarSpec& grammar, GrammarHelpers::Done done) {
+    if (!has_grammars() || grammars_ == nullptr) return done(no_grammars());
+    grammars_->compile(grammar, std::move(done));
+}
+
 void Service::cancel(AnswerId id) {
     session_->post([this, id] { stop(id, {}); });
 }

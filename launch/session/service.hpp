@@ -130,6 +130,9 @@ public:
     ~Service();
 
     [[nodiscard]] Submitted submit(ServiceOrder order);
+    /// Calls `done` once, on any thread, with the compiled grammar for Request::compiled. Errors:
+    /// those of GrammarHelpers::compile(); Unsupported in a build without grammars.
+    void compile(const GrammarSpec& grammar, GrammarHelpers::Done done);
     /// Ends the answer within the running batch; returns at once. Unknown or over: nothing happens.
     void cancel(AnswerId id);
     /// From now on orders are refused; those that were taken may finish within `limit`, then they

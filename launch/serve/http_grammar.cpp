@@ -1,0 +1,74 @@
+#include "launch/serve/http_grammar.hpp"
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "ipc/transport/owned_fd.hpp"
+#include "launch/serve/http_wakeup.hpp"
+#include "model/weights/message_text.hpp"
+
+namespace paceline::serve {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr std::chrono::seconds kLook{1};
+
+/// What a helper's thread leaves for the coroutine, which may be gone by then.
+struct Compilation {
+    std::mutex mutex;
+    std::optional<Result<CompiledGrammarPtr>> made;
+    OwnedFd bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+
+    void end(const Result<CompiledGrammarPtr>& result) {
+        const std::lock_guard lock{mutex};
+        made = result;
+        const std::uint64_t one = 1;
+        if (bell.get() >= 0) (void)!::write(bell.get(), &one, sizeof one);
+    }
+    [[nodiscard]] std::optional<Result<CompiledGrammarPtr>> result() {
+        const std::lock_guard lock{mutex};
+        return made;
+    }
+};
+
+ApiError error_for(const Error& error, const std::string& field) {
+    if (error.code == Errc::Unsupported)
+        return not_implemented(field, field + ": " + visible(error.what, kLineShownBytesMax));
+    if (error.code == Errc::BadArgument)
+        return bad_field(field, visible(error.what, kLineShownBytesMax));
+    return {.status = 503,
+            .message = visible(error.what, kLineShownBytesMax),
+            .param = field,
+            .code = "grammar_not_compiled",
+            .retry_after_s = 1};
+}
+
+}  // namespace
+
+asio::awaitable<std::optional<ApiError>> compile_for(PreparedAnswers& prepared,
+                                                     HttpStream& stream,
+                                                     HttpContext& context) {
+    if (!prepared.grammar.any()) co_return std::nullopt;
+    const auto compilation = std::make_shared<Compilation>();
+    context.model->service->compile(
+        prepared.grammar,
+        [compilation](const Result<CompiledGrammarPtr>& made) { compilation->end(made); });
+    Wakeup wakeup{stream.socket()};
+    wakeup.watch(compilation->bell.get());
+    std::optional<Result<CompiledGrammarPtr>> result = compilation->result();
+    while (!result && !wakeup.client_closed()) {
+        co_await wakeup.wait_until(Wakeup::Clock::now() + kLook);
+        result = compilation->result();
+    }
+    if (!result)
+        co_return ApiError{.status = 499, .message = "the client has closed", .ends = true};
+    if (!*result) co_return error_for(result->error(), prepared.grammar_field);
+    for (ServiceOrder& order : prepared.orders) order.request.compiled = result->value();
+    co_return std::nullopt;
+}
+
+}  // namespace paceline::serve
