@@ -15,7 +15,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::chrono::seconds kLook{1};
+constexpr std::chrono::seconds kClientLook{1};
 
 /// What a helper's thread leaves for the coroutine, which may be gone by then.
 struct Compilation {
@@ -61,7 +61,7 @@ asio::awaitable<std::optional<ApiError>> compile_for(PreparedAnswers& prepared,
     wakeup.watch(compilation->bell.get());
     std::optional<Result<CompiledGrammarPtr>> result = compilation->result();
     while (!result && !wakeup.client_closed()) {
-        co_await wakeup.wait_until(Wakeup::Clock::now() + kLook);
+        co_await wakeup.wait_until(Wakeup::Clock::now() + kClientLook);
         result = compilation->result();
     }
     if (!result)
