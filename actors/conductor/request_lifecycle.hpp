@@ -46,7 +46,7 @@
 #include "actors/conductor/request_table.hpp"
 #include "actors/conductor/stage_table.hpp"
 #include "actors/conductor/stop_outbox.hpp"
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {

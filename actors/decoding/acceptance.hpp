@@ -28,8 +28,9 @@
 // without a test; where there is none the target draws as under coupled. The text is not the
 // target's. A candidate can only be accepted in the batch that holds its parent's row.
 //
-// A grammar masks the target's logits at each row, after bias and penalties: what it forbids is never the target's
-// token, whatever is proposed, and the matcher accepts the tokens of the walk, nothing else.
+// A grammar masks the target's logits at each row, after bias and penalties: what it forbids is
+// never the target's token, whatever is proposed, and the matcher accepts the tokens of the walk,
+// nothing else.
 //
 // Lazy: only rows on the walked path are asked for, so a rejected row costs no sampling.
 // Pure. Not thread-safe (the scratch).
@@ -41,9 +42,9 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/answer_grammar.hpp"
 #include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/finish_rule.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 #include "actors/decoding/rejection.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/wire/messages.hpp"
@@ -79,7 +80,8 @@ struct WalkInput {
 
 class BatchWalk {
 public:
-    /// What `input` refers to must outlive the walk. With a grammar that cannot follow the text it is over, and failed.
+    /// What `input` refers to must outlive the walk. With a grammar that cannot follow the text it
+    /// is over, and failed.
     explicit BatchWalk(const WalkInput& input);
 
     /// The row whose logits come next; nothing when the walk is over.
@@ -89,8 +91,9 @@ public:
     /// head.
     [[nodiscard]] std::vector<std::size_t> likely_path(std::size_t row, std::size_t count) const;
     /// Logits [vocab] of the wanted row; may be changed in place.
-    /// If no token can be drawn (all NaN, -inf or forbidden) the walk ends with Finish::Failed and the tokens
-    /// accepted before, the last of which takes the place of the target's own; maybe none.
+    /// If no token can be drawn (all NaN, -inf or forbidden) the walk ends with Finish::Failed and
+    /// the tokens accepted before, the last of which takes the place of the target's own; maybe
+    /// none.
     void feed(std::span<float> logits, SamplerScratch& scratch);
     /// The same with the target's own token of the wanted row, if one could be drawn. For the
     /// coupled rule without a grammar, whose draw needs nothing but the row.

@@ -29,8 +29,8 @@ struct BeginPayload : Request {
     std::uint32_t cache_generation = 0;
     LostKeys keys_lost = {};
     AcceptanceRule acceptance = AcceptanceRule::Coupled;  // the pipeline's
-    // Of a stage that needs the grammar: its hash, and the bytes of one that this incarnation has not got
-    // (grammar_store.hpp). `grammar` does not travel.
+    // Of a stage that needs the grammar: its hash, and the bytes of one that this incarnation has
+    // not got (grammar_store.hpp). `grammar` does not travel.
     std::string grammar_hash = {};
     std::string grammar_bytes = {};
     bool grammars_forgotten = false;  // all that were sent before

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "actors/decoding/answer.hpp"
-#include "actors/decoding/answer_grammar.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"

@@ -40,7 +40,7 @@
 #include <vector>
 
 #include "actors/decoding/adaptive_stops.hpp"
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "actors/draft/draft_plan.hpp"
 #include "actors/draft/draft_request.hpp"
 #include "actors/protocol/inbox.hpp"

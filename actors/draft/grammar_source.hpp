@@ -1,17 +1,18 @@
-// GrammarSource: what the grammar of an answer forces; where it forces nothing, what another source proposes, as far as the
-// grammar allows it.
+// GrammarSource: what the grammar of an answer forces; where it forces nothing, what another source
+// proposes, as far as the grammar allows it.
 //
-// Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a draft. A proposal of the
-// other source ends before its first token that the grammar forbids, since the target will not draw that.
-// Owns the other source; the loader outlives it. One thread at a time.
+// Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a
+// draft. A proposal of the other source ends before its first token that the grammar forbids, since
+// the target will not draw that. Owns the other source; the loader outlives it. One thread at a
+// time.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "actors/decoding/answer_grammar.hpp"
 #include "actors/decoding/begin_payload.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 #include "actors/draft/draft_source.hpp"
 
 namespace paceline {

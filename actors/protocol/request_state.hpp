@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/answer_grammar.hpp"
 #include "actors/decoding/begin_payload.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -45,7 +45,8 @@ public:
     [[nodiscard]] FinishReason finish() const { return finish_; }
     /// Of the answer, in the stage that needs it; nullptr: none. It is the job's while one runs.
     [[nodiscard]] AnswerGrammar* grammar() const { return grammar_.get(); }
-    /// `spec.compiled` is followed from now on. Before the first job. The loader outlives the state.
+    /// `spec.compiled` is followed from now on. Before the first job. The loader outlives the
+    /// state.
     void follow_grammar(GrammarLoader& loader);
     /// The answer has ended or was stopped: nothing new is computed for it. What is committed
     /// stays in the cache for a next turn, and a verdict that is still on its way still counts.

@@ -40,7 +40,7 @@
 #include <map>
 #include <span>
 
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "actors/protocol/message_kinds.hpp"
 #include "actors/segment/batch_intake.hpp"
 #include "actors/segment/batch_outlet.hpp"

@@ -15,8 +15,8 @@
 // Where a device draws after the rows of a run in one call with their layers
 // (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
 // the walk begins: it reads them, and no head is called.
-// A request that wants log probabilities (ScoreOptions) or has a grammar is verified from logits in host memory: the mask
-// of a row is known when the walk is there.
+// A request that wants log probabilities (ScoreOptions) or has a grammar is verified from logits in
+// host memory: the mask of a row is known when the walk is there.
 //
 // Owns the logits' memory and the sampler's scratch. Threads: one job at a time.
 #pragma once

@@ -19,7 +19,6 @@
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
 #include "launch/placement/pretrained.hpp"
-#include "model/grammar/grammar.hpp"
 #include "model/sampling/stop_matcher.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -180,15 +179,13 @@ Status check_combinations(const RunOptions& options) {
     if (options.figures && !options.uses_stages()) {
         return bad("--figures tells of stages; give it together with --method or --config");
     }
-    if (options.logprobs >= 0 && options.interactive)
+    if (options.interactive && options.logprobs >= 0)
         return bad("--logprobs is for a single answer, not for --interactive");
-    if (options.grammar.any() && options.interactive)
+    if (options.interactive && options.grammar.any())
         return bad("--json-schema and --grammar are for a single answer, not for --interactive");
-    if (options.grammar.any() && !has_grammars()) return no_grammars();
     if (options.quiet && options.verbose) return bad("--quiet and --verbose exclude each other");
-    if (options.figures && options.interactive) {
+    if (options.interactive && options.figures)
         return bad("--figures is for a single answer, not for --interactive");
-    }
     for (const std::string& stop : options.stop_strings) {
         if (stop.empty()) return bad("--stop: '' is empty and would end every answer at once");
     }

@@ -96,7 +96,8 @@ const Result<CompiledGrammarPtr>* GrammarHelpers::find(const std::string& hash) 
 }
 
 void GrammarHelpers::keep(const std::string& hash, const Result<CompiledGrammarPtr>& result) {
-    // A machine that could not start a process may be able to later; what is wrong with a grammar stays.
+    // A machine that could not start a process may be able to later; what is wrong with a grammar
+    // stays.
     if (!result.ok() && result.error().code != Errc::BadArgument) return;
     constexpr std::size_t kEntryBytes = 256;
     const std::size_t bytes =

@@ -3,11 +3,12 @@
 //     GrammarHelpers helpers{vocabulary, {}};
 //     helpers.compile(spec, [](Result<CompiledGrammarPtr> made) { ... });
 //
-// Equal grammars that wait are compiled once; what was compiled, and what was refused by the library or a limit, is kept
-// by hash: the least recently used goes when there is too much. A queue that is full refuses.
-// Owns a thread and a process for each helper; the processes start with the first grammar. The destructor ends them;
-// grammars that wait end with an error. Threads: all members from any. `done` runs on the caller's thread if the result is
-// there already, else on a helper's thread, where it must not wait.
+// Equal grammars that wait are compiled once; what was compiled, and what was refused by the
+// library or a limit, is kept by hash: the least recently used goes when there is too much. A queue
+// that is full refuses. Owns a thread and a process for each helper; the processes start with the
+// first grammar. The destructor ends them; grammars that wait end with an error. Threads: all
+// members from any. `done` runs on the caller's thread if the result is there already, else on a
+// helper's thread, where it must not wait.
 #pragma once
 
 #include <condition_variable>
@@ -47,7 +48,8 @@ public:
     GrammarHelpers& operator=(const GrammarHelpers&) = delete;
     ~GrammarHelpers();
 
-    /// Calls `done` once. Errors: those of HelperProcess::compile(); Cancelled if too many wait or at the end.
+    /// Calls `done` once. Errors: those of HelperProcess::compile(); Cancelled if too many wait or
+    /// at the end.
     void compile(const GrammarSpec& spec, Done done);
     /// The same, and waits.
     [[nodiscard]] Result<CompiledGrammarPtr> compile_and_wait(const GrammarSpec& spec);

@@ -5,9 +5,9 @@
 //       | ---- GrammarSpec ---------------------> |
 //       | <--- compiled bytes, or an error ------ |   for each
 //
-// A frame is its length (4 bytes, of this machine) and as many bytes. Both ends are the same program; what is read is
-// checked all the same, since a helper that a grammar has broken may write anything.
-// Functions of values and descriptors; each descriptor on one thread.
+// A frame is its length (4 bytes, of this machine) and as many bytes. Both ends are the same
+// program; what is read is checked all the same, since a helper that a grammar has broken may write
+// anything. Functions of values and descriptors; each descriptor on one thread.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// HelperProcess: one process that compiles grammars, started when it is first needed, and again after its death.
+// HelperProcess: one process that compiles grammars, started when it is first needed, and again
+// after its death.
 //
 // Owns the process: the destructor ends it. One thread at a time; stop() from any.
 #pragma once
@@ -16,14 +17,15 @@ namespace paceline {
 
 class HelperProcess {
 public:
-    /// `command` is argv, to which the descriptor is appended; empty: this program as a helper. `task` outlives this.
+    /// `command` is argv, to which the descriptor is appended; empty: this program as a helper.
+    /// `task` outlives this.
     HelperProcess(const HelperTask& task, std::vector<std::string> command);
     HelperProcess(const HelperProcess&) = delete;
     HelperProcess& operator=(const HelperProcess&) = delete;
     ~HelperProcess();
 
-    /// Waits for the result. Errors: those of GrammarCompiler::compile(); BadArgument naming the limit that the grammar
-    /// went over; System if no process can be started.
+    /// Waits for the result. Errors: those of GrammarCompiler::compile(); BadArgument naming the
+    /// limit that the grammar went over; System if no process can be started.
     [[nodiscard]] Result<CompiledGrammarPtr> compile(const GrammarSpec& spec);
     /// A grammar that is being compiled, and all later ones, end at once with an error.
     void stop();

@@ -21,7 +21,8 @@ struct GrammarOptions {
 
 void add_grammar_options(Command& command, GrammarOptions& options);
 
-/// The text of the file; of no kind if there is none. Errors: BadFile; Unsupported in a build without grammars.
+/// The text of the file; of no kind if there is none. Errors: BadFile; Unsupported in a build
+/// without grammars.
 [[nodiscard]] Result<GrammarSpec> read_grammar(const GrammarOptions& options);
 
 /// Gives `request` a grammar, compiled by a helper process. Errors: as GrammarHelpers::compile().

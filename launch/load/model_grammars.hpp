@@ -1,4 +1,5 @@
-// What grammars need of a model file: its vocabulary, and a loader that reads it when the first grammar comes.
+// What grammars need of a model file: its vocabulary, and a loader that reads it when the first
+// grammar comes.
 //
 // Thread-safe loaders; plain functions.
 #pragma once
@@ -16,8 +17,8 @@ namespace paceline {
 /// Errors: those of tokenizer_of().
 [[nodiscard]] Result<GrammarVocabulary> grammar_vocabulary_of(const ModelFile& file);
 
-/// A loader that asks for its vocabulary with the first grammar: most processes never see one, and a stage that is
-/// restarted does not wait for it. What `vocabulary` uses must outlive the loader.
+/// A loader that asks for its vocabulary with the first grammar: most processes never see one, and
+/// a stage that is restarted does not wait for it. What `vocabulary` uses must outlive the loader.
 [[nodiscard]] std::shared_ptr<GrammarLoader> lazy_grammar_loader(
     std::function<Result<GrammarVocabulary>()> vocabulary);
 

@@ -1,5 +1,5 @@
-// compile_for(): the grammar of a request, compiled before its answers are submitted, so that one that
-// cannot be compiled is refused before anything of a response is written.
+// compile_for(): the grammar of a request, compiled before its answers are submitted, so that one
+// that cannot be compiled is refused before anything of a response is written.
 //
 // The helpers of the service compile (launch/grammar); the I/O thread serves others meanwhile.
 // On the I/O thread.
@@ -16,8 +16,9 @@
 
 namespace paceline::serve {
 
-/// Gives each order its compiled grammar; does nothing where none is asked for. The error: 400 naming
-/// the field, with the reason of the library or the limit that was exceeded; 503 if too many wait.
+/// Gives each order its compiled grammar; does nothing where none is asked for. The error: 400
+/// naming the field, with the reason of the library or the limit that was exceeded; 503 if too many
+/// wait.
 boost::asio::awaitable<std::optional<ApiError>> compile_for(PreparedAnswers& prepared,
                                                             HttpStream& stream,
                                                             HttpContext& context);

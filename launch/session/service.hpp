@@ -9,8 +9,8 @@
 //            inbox         |                                                             ^
 //                          +-------------------------------------------------------------+
 //
-// A grammar is compiled first, by helper processes, while its order waits (GrammarHelpers); one that cannot be compiled ends
-// its answer with that error.
+// A grammar is compiled first, by helper processes, while its order waits (GrammarHelpers); one
+// that cannot be compiled ends its answer with that error.
 // submit() answers at once: an order is refused if it is invalid, if too many wait, or while
 // draining. An order waits by priority and age (waiting_line.hpp) and takes nothing of the pipeline
 // until it runs. Its answer so far is in its AnswerStream (answer_stream.hpp): no code of a client

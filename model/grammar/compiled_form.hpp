@@ -1,4 +1,5 @@
-// The bytes of a compiled grammar: a line with the control tokens that it names, then the library's own form.
+// The bytes of a compiled grammar: a line with the control tokens that it names, then the library's
+// own form.
 //
 //     paceline-grammar 2 5 9\n{"grammar": ...
 //

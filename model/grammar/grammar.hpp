@@ -3,12 +3,14 @@
 //     GrammarSpec --GrammarCompiler--> CompiledGrammar --GrammarLoader--> GrammarMatcher
 //      (a schema)   seconds at worst     (bytes, a hash)   milliseconds     one of each answer
 //
-// A client can write a hundred bytes whose compilation takes minutes: it runs in processes with limits (launch/grammar),
-// never in a loop. A CompiledGrammar travels as bytes to whoever draws tokens, and is loaded there. A matcher follows one
-// answer, and says before each token which ones may come.
+// A client can write a hundred bytes whose compilation takes minutes: it runs in processes with
+// limits (launch/grammar), never in a loop. A CompiledGrammar travels as bytes to whoever draws
+// tokens, and is loaded there. A matcher follows one answer, and says before each token which ones
+// may come.
 //
-// The interfaces are independent of the library behind them (xgrammar_*.cpp, the only sources that include it), so that a
-// build without it has the same engine, and simulations use grammars of their own.
+// The interfaces are independent of the library behind them (xgrammar_*.cpp, the only sources that
+// include it), so that a build without it has the same engine, and simulations use grammars of
+// their own.
 #pragma once
 
 #include <cstdint>
@@ -57,16 +59,18 @@ public:
     GrammarMatcher& operator=(const GrammarMatcher&) = delete;
     virtual ~GrammarMatcher() = default;
 
-    /// The tokens that may come next: end tokens where the grammar may end, and nothing else where it must.
+    /// The tokens that may come next: end tokens where the grammar may end, and nothing else where
+    /// it must.
     virtual void fill(TokenMask& mask) = 0;
     /// False: the grammar does not allow `token` next, and nothing has changed.
     [[nodiscard]] virtual bool accept(TokenId token) = 0;
     /// The last `tokens` (at most as many as were accepted) are taken back.
     virtual void roll_back(std::size_t tokens) = 0;
-    /// Bytes that every continuation begins with; empty: there are several first ones, or it may end here.
+    /// Bytes that every continuation begins with; empty: there are several first ones, or it may
+    /// end here.
     [[nodiscard]] virtual std::string forced_bytes() = 0;
-    /// Tokens that spell what is forced, at most `most`, longest tokens first: the likeliest spelling, not the only one.
-    /// End tokens are among them where nothing else may come.
+    /// Tokens that spell what is forced, at most `most`, longest tokens first: the likeliest
+    /// spelling, not the only one. End tokens are among them where nothing else may come.
     [[nodiscard]] virtual std::vector<TokenId> forced_tokens(std::size_t most);
 };
 
@@ -78,9 +82,10 @@ public:
     GrammarLoader& operator=(const GrammarLoader&) = delete;
     virtual ~GrammarLoader() = default;
 
-    /// A matcher at the beginning of an answer; it must not outlive the loader. `end_tokens` end it; without any, it may only be cut.
-    /// What it has loaded it may keep for the next one of the same hash. Errors: BadFile for bytes that are not a
-    /// grammar of this vocabulary; Unsupported in a build without grammars.
+    /// A matcher at the beginning of an answer; it must not outlive the loader. `end_tokens` end
+    /// it; without any, it may only be cut. What it has loaded it may keep for the next one of the
+    /// same hash. Errors: BadFile for bytes that are not a grammar of this vocabulary; Unsupported
+    /// in a build without grammars.
     [[nodiscard]] virtual Result<std::unique_ptr<GrammarMatcher>> match(
         const CompiledGrammarPtr& grammar, std::span<const TokenId> end_tokens) = 0;
 };
@@ -93,8 +98,8 @@ public:
     GrammarCompiler& operator=(const GrammarCompiler&) = delete;
     virtual ~GrammarCompiler() = default;
 
-    /// Errors: BadArgument with the reason, and the position where the library knows it; Unsupported in a build without
-    /// grammars; OutOfMemory.
+    /// Errors: BadArgument with the reason, and the position where the library knows it;
+    /// Unsupported in a build without grammars; OutOfMemory.
     [[nodiscard]] virtual Result<CompiledGrammarPtr> compile(const GrammarSpec& spec) = 0;
 };
 

@@ -4,8 +4,9 @@
 #include <stdexcept>
 #include <string>
 
-// The library is built to call these (cmake/PacelineGrammar.cmake). A warning is about a token or a budget that it does not
-// take, which its callers see by themselves; an error's text goes to the client.
+// The library is built to call these (cmake/PacelineGrammar.cmake). A warning is about a token or a
+// budget that it does not take, which its callers see by themselves; an error's text goes to the
+// client.
 namespace xgrammar {
 
 [[noreturn]] void LogFatalImpl(const std::string& /*file*/,

@@ -1,9 +1,9 @@
 // The vocabulary in xgrammar's form, for compiling and matching; private to model/grammar.
 //
-// A control token says nothing, so no grammar allows it, with one exception: those that a structural tag or an EBNF
-// grammar names ("[TOOL_CALLS]") are text for that grammar. Each set of such tokens needs a form of its own, which takes
-// some 10 to 100 ms to make; the last few are kept.
-// One thread at a time.
+// A control token says nothing, so no grammar allows it, with one exception: those that a
+// structural tag or an EBNF grammar names ("[TOOL_CALLS]") are text for that grammar. Each set of
+// such tokens needs a form of its own, which takes some 10 to 100 ms to make; the last few are
+// kept. One thread at a time.
 #pragma once
 
 #include <deque>

@@ -66,8 +66,8 @@ struct LikeliestTokens {
 /// <= 0; -inf for a logit that is NaN or -inf.
 [[nodiscard]] float log_prob_of(float logit, const LikeliestTokens& row);
 
-/// p of every token after penalties, bias, `mask`, temperature and filters: what sample() draws from.
-/// `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
+/// p of every token after penalties, bias, `mask`, temperature and filters: what sample() draws
+/// from. `probabilities` is [vocab]; they sum to 1 up to their rounding to float. Greedy: 1 for the
 /// token it takes. False if no token can be drawn.
 [[nodiscard]] bool probabilities(std::span<float> logits,
                                  const SeenTokens& seen,

@@ -1,4 +1,5 @@
-// A service whose answers have grammars: compiled beside the loop, refused with the reason, exact across deaths.
+// A service whose answers have grammars: compiled beside the loop, refused with the reason, exact
+// across deaths.
 #include <algorithm>
 #include <signal.h>
 #include <string>

@@ -1,4 +1,5 @@
-// main() of tests with whole sessions: their stages, and what compiles grammars, are the same program again.
+// main() of tests with whole sessions: their stages, and what compiles grammars, are the same
+// program again.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdlib>
 #include <string_view>

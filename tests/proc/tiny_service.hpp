@@ -1,4 +1,5 @@
-// Tiny: a service over a session of two processes on the tiny chat model. What compiles grammars is this program too.
+// Tiny: a service over a session of two processes on the tiny chat model. What compiles grammars is
+// this program too.
 #pragma once
 
 #include <chrono>

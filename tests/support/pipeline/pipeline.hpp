@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/conductor/commit_log.hpp"
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
 #include "tests/support/pipeline/pipeline_drafts.hpp"

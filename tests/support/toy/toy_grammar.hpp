@@ -1,8 +1,10 @@
-// Grammars of the toy's 48 tokens, behind the interface of the real ones: an automaton that a seed draws.
+// Grammars of the toy's 48 tokens, behind the interface of the real ones: an automaton that a seed
+// draws.
 //
-// A state follows from the one before and a token. Some force one token, some allow an end token beside others, and from
-// a depth on some allow an end alone; the others allow two tokens of three. A matcher checks that nobody accepts what it
-// forbids and takes back more than it has.
+// A state follows from the one before and a token. Some force one token, the others allow two
+// tokens of three; from a depth on that the seed draws some allow an end token beside others, and
+// some an end alone. A matcher checks that nobody accepts what it forbids and takes back more than
+// it has.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +23,11 @@
 namespace paceline::testing {
 
 inline constexpr TokenId kToyEnd = 5;
-inline constexpr std::size_t kToyDepthMin = 8;  // tokens before an answer may have to end
 
 class ToyMatcher final : public GrammarMatcher {
 public:
     ToyMatcher(std::uint64_t seed, std::vector<TokenId> ends)
-        : ends_{std::move(ends)}, states_{mix(seed, 77)} {}
+        : ends_{std::move(ends)}, depth_min_{4 + seed % 3 * 16}, states_{mix(seed, 77)} {}
 
     void fill(TokenMask& mask) override {
         mask = TokenMask{kFakeVocab};
@@ -67,9 +68,9 @@ private:
         const std::uint64_t state = states_.back();
         if (state == kOver || token < 0 || token >= kFakeVocab) return false;
         const std::uint64_t kind = state / 2 % 16;
-        const bool may_have_to_end = states_.size() > kToyDepthMin;
-        if (is_end(token)) return kind < 2 || (kind == 2 && may_have_to_end);
-        if (kind == 2 && may_have_to_end) return false;
+        const bool may_end = states_.size() > depth_min_;
+        if (is_end(token)) return may_end && kind < 3;
+        if (kind == 2 && may_end) return false;
         if (kind >= 12) return token == forced(state);
         return mix(state, 1000 + static_cast<std::uint64_t>(token)) / 2 % 3 != 0 ||
                token == forced(state);
@@ -81,6 +82,7 @@ private:
     }
 
     std::vector<TokenId> ends_;
+    std::size_t depth_min_;              // tokens before an answer may end
     std::vector<std::uint64_t> states_;  // before each token, and now
 };
 

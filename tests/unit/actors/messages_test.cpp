@@ -144,7 +144,7 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     }
     proposal.nodes[1].parent = 0;
     proposal.nodes[1].origin = static_cast<msg::Origin>(msg::kOrigins);
-    refused(proposal, "node 1 has origin = 5");
+    refused(proposal, "node 1 has origin = 6");
     proposal.nodes[1].origin = msg::Origin::Trunk;
     proposal.nodes[1].log_prob = std::numeric_limits<float>::quiet_NaN();
     refused(proposal, "node 1 has log_prob = nan");

@@ -1,4 +1,5 @@
-// Grammars compiled in processes of their own: the same results as in this one, limits, deaths, the cache.
+// Grammars compiled in processes of their own: the same results as in this one, limits, deaths, the
+// cache.
 #include <atomic>
 #include <csignal>
 #include <future>

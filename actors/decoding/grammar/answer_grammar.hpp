@@ -5,11 +5,11 @@
 //     mask()                                    what may come at a(n)
 //     accept()                                  it goes on by a token of the walk
 //
-// A walk may end without a verdict (its batch was cancelled), and an attempt may begin with tokens of the answer (a
-// replay, a preemption): follow() compares what the matcher has accepted with the text, takes back what differs and
-// accepts the rest, so that its state is that of the text whatever happened before.
-// Loading takes milliseconds, so it is done by the first follow(), in a job.
-// One thread at a time.
+// A walk may end without a verdict (its batch was cancelled), and an attempt may begin with tokens
+// of the answer (a replay, a preemption): follow() compares what the matcher has accepted with the
+// text, takes back what differs and accepts the rest, so that its state is that of the text
+// whatever happened before. Loading takes milliseconds, so it is done by the first follow(), in a
+// job. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,8 @@ public:
                   std::vector<TokenId> end_tokens,
                   Position answer_begin);
 
-    /// `text` is prompt and answer. Errors: as GrammarLoader::match(); Protocol if the grammar does not allow the answer.
+    /// `text` is prompt and answer. Errors: as GrammarLoader::match(); Protocol if the grammar does
+    /// not allow the answer.
     Status follow(std::span<const TokenId> text);
     /// Of the token after what it follows.
     [[nodiscard]] const TokenMask& mask();

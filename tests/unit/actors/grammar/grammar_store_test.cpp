@@ -1,9 +1,9 @@
 // How compiled grammars get to a stage: with the first Begin of each incarnation that names one.
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 
 #include <doctest/doctest.h>
 
-#include "actors/decoding/answer_grammar.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose

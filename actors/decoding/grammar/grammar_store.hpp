@@ -1,13 +1,14 @@
-// How compiled grammars get from the conductor to the stages that need them: with the first Begin of each incarnation that
-// names one. Later ones name its hash alone.
+// How compiled grammars get from the conductor to the stages that need them: with the first Begin
+// of each incarnation that names one. Later ones name its hash alone.
 //
 //     SentGrammars (conductor)    Begin                                     GrammarStore (stage)
 //       {}                        hash A, bytes of A     ------------->       {A}
 //       {A}                       hash A                 ------------->       {A}
 //       {A, B, ...}: full         hash C, bytes, forgets ------------->       {C}
 //
-// Both apply the same messages in the same order, so the sender knows what the receiver has. Answers that run keep what
-// they use. Bounded by kGrammarsKept and kGrammarBytesKept. Threads: the actor's loop.
+// Both apply the same messages in the same order, so the sender knows what the receiver has.
+// Answers that run keep what they use. Bounded by kGrammarsKept and kGrammarBytesKept. Threads: the
+// actor's loop.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +44,8 @@ private:
 /// What a stage has been sent.
 class GrammarStore {
 public:
-    /// For every Begin, in the order of arrival, stale ones too: sets `begin.compiled`, or leaves it empty if it names no
-    /// grammar. Errors: Protocol if it names one that was not sent.
+    /// For every Begin, in the order of arrival, stale ones too: sets `begin.compiled`, or leaves
+    /// it empty if it names no grammar. Errors: Protocol if it names one that was not sent.
     Status take(BeginPayload& begin);
     [[nodiscard]] std::size_t size() const { return kept_.size(); }
 

@@ -1,4 +1,4 @@
-#include "actors/decoding/grammar_store.hpp"
+#include "actors/decoding/grammar/grammar_store.hpp"
 
 #include <memory>
 #include <utility>

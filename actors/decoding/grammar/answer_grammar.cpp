@@ -1,4 +1,4 @@
-#include "actors/decoding/answer_grammar.hpp"
+#include "actors/decoding/grammar/answer_grammar.hpp"
 
 #include <algorithm>
 #include <fmt/core.h>
@@ -24,7 +24,8 @@ Status AnswerGrammar::follow(std::span<const TokenId> text) {
         Result<std::unique_ptr<GrammarMatcher>> made = loader_.match(grammar_, end_tokens_);
         if (!made) return made.error();
         matcher_ = std::move(made).value();
-        // A replay begins with tokens of the answer: a matcher that knows nothing of them allows a second beginning.
+        // A replay begins with tokens of the answer: a matcher that knows nothing of them allows a
+        // second beginning.
         if (planted(PlantedBug::MatcherNotRebuilt)) answer_begin_ = text.size();
     }
     const std::span<const TokenId> answer = text.subspan(answer_begin_);
