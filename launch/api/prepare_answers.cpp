@@ -267,8 +267,13 @@ ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel
     if (const auto error = check_grammar(language, fields.value())) return *error;
     std::vector<TokenId> prompt = encode(model.tokenizer(), text.value());
     if (const auto error = too_long("messages", prompt.size(), model)) return *error;
-    return prepared_of(std::move(fields.value()), {std::move(prompt)}, model, std::move(language),
-                       std::move(reply));
+    GrammarSpec looser;
+    if (language.field == "tools")
+        looser = looser_tool_grammar(reply, chat.value().tools, model.forms.opens_by_control);
+    PreparedAnswers prepared = prepared_of(std::move(fields.value()), {std::move(prompt)}, model,
+                                           std::move(language), std::move(reply));
+    prepared.looser_grammar = std::move(looser);
+    return prepared;
 }
 
 ApiResult<PreparedAnswers> prepare_responses(std::string_view body, const ServedModel& model) {

@@ -54,7 +54,7 @@ class Native(CliTest):
         self.assertEqual((settings["n_predict"], settings["repeat_penalty"], settings["repeat_last_n"]), (3, 1.5, 8))
         self.assertEqual(self.native(n_predict=-1, seed=5).json["generation_settings"]["n_predict"], -1)
         for name, value in (("mirostat", 2), ("typical_p", 0.5), ("samplers", ["top_k"]), ("n_probs", 3),
-                            ("grammar", "root ::= x"), ("dry_multiplier", 0.8), ("t_max_predict_ms", 100)):
+                            ("logprobs", 1), ("dry_multiplier", 0.8), ("t_max_predict_ms", 100)):
             refused = self.native(**{name: value})
             self.assertEqual((refused.status, refused.json["error"]["param"]), (501, name))
         refused = self.native(stream=True, paceline={"resume": True})

@@ -164,6 +164,13 @@ GrammarSpec tool_grammar(const ReplyFormat& format,
                            {"stop_after_first", !tools.parallel}});
 }
 
+GrammarSpec looser_tool_grammar(const ReplyFormat& format,
+                                ToolRequest tools,
+                                bool opens_by_control) {
+    for (ToolFunction& function : tools.functions) function.parameters.clear();
+    return tool_grammar(format, tools, opens_by_control);
+}
+
 GrammarSpec answer_grammar(const ReplyFormat& format,
                            const ToolRequest& tools,
                            const GrammarSpec& asked,

@@ -1,7 +1,8 @@
 // The grammars of tools against the library that compiles them, and against the reader of answers.
+#include "launch/api/tools/tool_grammar.hpp"
+
 #include <doctest/doctest.h>
 
-#include "launch/api/tools/tool_grammar.hpp"
 #include "launch/tool_calls/reply_reader.hpp"
 #include "model/grammar/grammar.hpp"
 
@@ -25,8 +26,7 @@ GrammarVocabulary byte_vocabulary() {
 
 /// How many bytes of `text` the grammar takes; one more than it has: it may end there, too.
 std::size_t taken(const GrammarSpec& spec, const std::string& text) {
-    Result<CompiledGrammarPtr> compiled =
-        make_grammar_compiler(byte_vocabulary())->compile(spec);
+    Result<CompiledGrammarPtr> compiled = make_grammar_compiler(byte_vocabulary())->compile(spec);
     REQUIRE_MESSAGE(compiled, (compiled ? "" : compiled.error().what));
     const std::unique_ptr<GrammarLoader> loader = make_grammar_loader(byte_vocabulary());
     const std::vector<TokenId> ends{kEnd};

@@ -173,6 +173,14 @@ TEST_CASE("tool grammar: free text with calls behind the tag, or calls alone") {
           "{\"name\": \"f\", \"parameters\": ");
 }
 
+TEST_CASE("tool grammar: the looser one knows the names and any object") {
+    const ToolRequest tools{.functions = {{"f", R"({"type":"object","required":["a"]})"}}};
+    const GrammarSpec looser = looser_tool_grammar({.tools = ToolFormat::Hermes}, tools, false);
+    const json tag = json::parse(looser.text)["format"]["tags"][0];
+    CHECK(tag["begin"] == "<tool_call>\n{\"name\": \"f\", \"arguments\": ");
+    CHECK(tag["content"]["json_schema"] == json{{"type", "object"}});
+}
+
 TEST_CASE("tool grammar: a thought may come first, and ends if the prompt began it") {
     ToolRequest tools{.functions = {{"f", ""}}, .choice = ToolChoice::Required};
     const json may = grammar_of({.tools = ToolFormat::Hermes, .thoughts = true}, tools);
