@@ -19,8 +19,8 @@
 namespace paceline::serve {
 
 /// Errors: 400 naming the field as the body has it.
-[[nodiscard]] ApiResult<nlohmann::ordered_json> with_common_names(const nlohmann::ordered_json& body,
-                                                          const ServedModel& model);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> with_common_names(
+    const nlohmann::ordered_json& body, const ServedModel& model);
 
 struct NativePrompts {
     std::vector<std::vector<TokenId>> tokens = {};

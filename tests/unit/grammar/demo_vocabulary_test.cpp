@@ -11,7 +11,9 @@ namespace {
 
 constexpr const char* kSchema =
     R"({"type":"object","properties":{"name":{"type":"string"},
-        "age":{"type":"integer"},"tags":{"type":"array","items":{"enum":["red","green"]}}},"required":["name","age","tags"]})";
+        "age":{"type":"integer"},
+        "tags":{"type":"array","items":{"enum":["red","green"]}}},
+        "required":["name","age","tags"]})";
 
 TEST_CASE("what the demo's tokenizer makes of a valid text is accepted, and of another is not") {
     const char* path = std::getenv("PACELINE_DEMO_MODEL");
