@@ -6,6 +6,7 @@
 
 #include "model/grammar/compiled_form.hpp"
 #include "model/grammar/grammar.hpp"
+#include "model/grammar/schema_check.hpp"
 #include "model/grammar/xgrammar_vocabulary.hpp"
 
 namespace paceline {
@@ -61,6 +62,13 @@ xgrammar::CompiledGrammar compiled(xgrammar::GrammarCompiler& compiler, const Gr
     throw std::runtime_error{"a grammar of no kind"};
 }
 
+/// What the library would take for a wider language.
+Status check(const GrammarSpec& spec) {
+    if (spec.kind == GrammarKind::JsonSchema) return check_schema(spec.text);
+    if (spec.kind == GrammarKind::StructuralTag) return check_schemas_of_tag(spec.text);
+    return {};
+}
+
 class XgrammarCompiler final : public GrammarCompiler {
 public:
     explicit XgrammarCompiler(GrammarVocabulary vocabulary) : vocabulary_{std::move(vocabulary)} {}
@@ -71,6 +79,9 @@ public:
                          fmt::format("the {} has {} bytes, at most {} are allowed",
                                      name_of(spec.kind), spec.text.size(), kGrammarTextMax)};
         }
+        if (Status checked = check(spec); !checked)
+            return Error{Errc::BadArgument, fmt::format("the {} cannot be compiled: {}",
+                                                        name_of(spec.kind), checked.error().what)};
         try {
             const std::vector<TokenId> named = vocabulary_.named_by(spec);
             xgrammar::GrammarCompiler compiler{vocabulary_.info(named), 1, false};

@@ -75,7 +75,7 @@ class Grammars(CliTest):
 
     def test_many_answers_at_once_are_those_of_plain_decoding_also_when_processes_are_killed(self):
         for method, more in (("four-stages", ["--kills", "6"]), ("prompt-lookup+draft", ["--kills", "3"]),
-                             ("fold", ["--kv-memory", "40000"])):
+                             ("fold", ["--kv-memory", "100000"])):
             with self.subTest(method=method):
                 self.run_ok("check", "-m", TINY, "--method", method, "--json-schema", str(self.schema), "--temp", "1",
                             "--seed", "3", "--requests", "8", "--first", "10", "-n", "40", "-c", "256",

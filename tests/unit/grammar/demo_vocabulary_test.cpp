@@ -10,8 +10,7 @@ namespace paceline {
 namespace {
 
 constexpr const char* kSchema =
-    R"({"type":"object","properties":{"name":{"type":"string"},
-        "age":{"type":"integer"},
+    R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},
         "tags":{"type":"array","items":{"enum":["red","green"]}}},
         "required":["name","age","tags"]})";
 
