@@ -3,6 +3,8 @@
 // Refused are: a key that an object has twice (two readers of one body must not see two requests),
 // more levels than kJsonDepthMax, more values than kJsonValuesMax, invalid UTF-8, numbers that a
 // double cannot hold. The parser does not recurse; memory is bounded by the length of the text.
+// Members keep their order: that of a schema's properties and of a tool's description reaches the
+// model.
 // Pure.
 #pragma once
 
@@ -19,8 +21,8 @@ inline constexpr std::size_t kJsonDepthMax = 32;
 inline constexpr std::size_t kJsonValuesMax = 1U << 21;
 
 /// Errors: 400; the message is fixed but for a position and the name of a key.
-[[nodiscard]] ApiResult<nlohmann::json> read_json(std::string_view text);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> read_json(std::string_view text);
 /// The same, and an object.
-[[nodiscard]] ApiResult<nlohmann::json> read_json_object(std::string_view text);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> read_json_object(std::string_view text);
 
 }  // namespace paceline::serve

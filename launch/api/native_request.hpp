@@ -19,7 +19,7 @@
 namespace paceline::serve {
 
 /// Errors: 400 naming the field as the body has it.
-[[nodiscard]] ApiResult<nlohmann::json> with_common_names(const nlohmann::json& body,
+[[nodiscard]] ApiResult<nlohmann::ordered_json> with_common_names(const nlohmann::ordered_json& body,
                                                           const ServedModel& model);
 
 struct NativePrompts {
@@ -28,7 +28,7 @@ struct NativePrompts {
 };
 
 /// Errors: 400 naming the prompt.
-[[nodiscard]] ApiResult<NativePrompts> native_prompts(const nlohmann::json& body,
+[[nodiscard]] ApiResult<NativePrompts> native_prompts(const nlohmann::ordered_json& body,
                                                       const ServedModel& model);
 
 }  // namespace paceline::serve

@@ -23,7 +23,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kResponseFieldsMax = 64;
 constexpr std::size_t kResponseFieldBytesMax = 256;

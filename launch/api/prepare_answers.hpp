@@ -50,7 +50,7 @@ struct PreparedAnswers {
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_chat(std::string_view body,
                                                       const ServedModel& model);
 /// Of a body that was read, in the names of /v1/chat/completions.
-[[nodiscard]] ApiResult<PreparedAnswers> prepare_chat_body(const nlohmann::json& body,
+[[nodiscard]] ApiResult<PreparedAnswers> prepare_chat_body(const nlohmann::ordered_json& body,
                                                            const ServedModel& model);
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_completion(std::string_view body,
                                                             const ServedModel& model);

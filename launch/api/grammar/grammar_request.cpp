@@ -11,7 +11,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 using Spec = ApiResult<GrammarSpec>;
 

@@ -5,7 +5,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 void append_line(json& text, const std::string& more) {
     auto& own = text.get_ref<std::string&>();

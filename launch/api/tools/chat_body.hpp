@@ -13,7 +13,7 @@ namespace paceline::serve {
 
 class ChatBody {
 public:
-    using Json = nlohmann::json;
+    using Json = nlohmann::ordered_json;
 
     void add_system(const std::string& text);
     void add_user(const std::string& text);

@@ -12,7 +12,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kChoices =
     "must be \"none\", \"auto\", \"required\", a function or allowed_tools";

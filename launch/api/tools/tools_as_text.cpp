@@ -7,7 +7,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kTools =
     "You can call tools. To call one, answer with nothing but {\"name\": its name, \"arguments\": "

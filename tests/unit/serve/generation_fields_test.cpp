@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 GenerationFields read(const json& body) {
     ApiResult<GenerationFields> fields = generation_fields(body);

@@ -7,14 +7,14 @@ namespace paceline::serve {
 namespace {
 
 std::string refusal(std::string_view text) {
-    ApiResult<nlohmann::json> read = read_json(text);
+    ApiResult<nlohmann::ordered_json> read = read_json(text);
     return read ? std::string{} : read.error().message;
 }
 
 TEST_CASE("json reader: what is read equals what the library reads") {
     const std::string text =
         R"({"a": [1, -2, 2.5, true, null, "x\u00e9"], "b": {"c": {}, "d": []}, "e": 18446744073709551615})";
-    CHECK(read_json(text).value() == nlohmann::json::parse(text));
+    CHECK(read_json(text).value() == nlohmann::ordered_json::parse(text));
     CHECK(read_json("3").value() == 3);
     CHECK_FALSE(read_json_object("[]"));
     CHECK_FALSE(read_json_object("3"));

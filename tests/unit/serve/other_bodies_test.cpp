@@ -9,7 +9,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json responses(const json& body) {
     ApiResult<json> read = chat_body_of_responses(body);

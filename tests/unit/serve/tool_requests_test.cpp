@@ -9,7 +9,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json tool(const std::string& name) {
     return {
