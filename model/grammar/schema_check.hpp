@@ -1,9 +1,9 @@
-// Refuses the JSON schemas that the library would silently take for wider ones: an answer that is bound
-// to a schema is valid by it, or the schema is refused with the place and the reason.
+// Refuses the JSON schemas that the library would silently take for wider ones: an answer that is
+// bound to a schema is valid by it, or the schema is refused with the place and the reason.
 //
-// The library ignores keywords that it does not know, what stands beside a $ref or a combination, and
-// references that it cannot resolve. `oneOf` is an exception that stays: it is taken for `anyOf`, which
-// is the same where the alternatives exclude each other, as in most schemas.
+// The library ignores keywords that it does not know, what stands beside a $ref or a combination,
+// and references that it cannot resolve. `oneOf` is an exception that stays: it is taken for
+// `anyOf`, which is the same where the alternatives exclude each other, as in most schemas.
 // Pure functions; any thread.
 #pragma once
 
