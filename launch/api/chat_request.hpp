@@ -27,6 +27,6 @@ struct ChatRequest {
 };
 
 /// Errors: 400 naming the message ("messages[2].content").
-[[nodiscard]] ApiResult<ChatRequest> chat_request(const nlohmann::json& body);
+[[nodiscard]] ApiResult<ChatRequest> chat_request(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

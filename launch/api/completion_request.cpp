@@ -11,7 +11,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr const char* kForms =
     "must be a string, a list of token ids, or a list of strings and such lists";

@@ -24,10 +24,10 @@ inline constexpr std::int32_t kCompletionTokensDefault = 16;
 
 /// At least one, at most kChoicesMax; ids are of the vocabulary. Errors: 400 naming the prompt.
 [[nodiscard]] ApiResult<std::vector<CompletionPrompt>> completion_prompts(
-    const nlohmann::json& body, int vocab_size);
+    const nlohmann::ordered_json& body, int vocab_size);
 
 /// `ids` as tokens of the vocabulary. Errors: 400 naming `place`.
-[[nodiscard]] ApiResult<std::vector<TokenId>> token_ids(const nlohmann::json& ids,
+[[nodiscard]] ApiResult<std::vector<TokenId>> token_ids(const nlohmann::ordered_json& ids,
                                                         const std::string& place,
                                                         int vocab_size);
 

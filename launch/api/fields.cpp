@@ -11,7 +11,7 @@
 
 namespace paceline::serve {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 std::optional<std::int64_t> whole_number_of(const json& value) {
     constexpr double kExact = 9007199254740992.0;  // 2^53

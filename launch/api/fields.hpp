@@ -30,14 +30,14 @@ struct NumberRange {
 class Fields {
 public:
     /// `place`: where the object is in the body, for messages: "stream_options".
-    explicit Fields(const nlohmann::json& object, std::string place = {});
+    explicit Fields(const nlohmann::ordered_json& object, std::string place = {});
 
     /// Present and not null; nullptr: neither.
-    [[nodiscard]] const nlohmann::json* find(const char* name) const;
+    [[nodiscard]] const nlohmann::ordered_json* find(const char* name) const;
     /// The same for a list of at most `most` elements, an object: nullptr with an error if it is
     /// something else.
-    [[nodiscard]] const nlohmann::json* list(const char* name, std::size_t most);
-    [[nodiscard]] const nlohmann::json* object(const char* name);
+    [[nodiscard]] const nlohmann::ordered_json* list(const char* name, std::size_t most);
+    [[nodiscard]] const nlohmann::ordered_json* object(const char* name);
 
     void boolean(const char* name, bool& value);
     void number(const char* name, std::optional<float>& value, const NumberRange& range);
@@ -60,12 +60,12 @@ public:
     [[nodiscard]] std::string full_name(const std::string& name) const;
 
 private:
-    const nlohmann::json* object_;
+    const nlohmann::ordered_json* object_;
     std::string place_;
     std::optional<ApiError> error_;
 };
 
 /// A whole number, also one that is written as 5.0; nothing: it is none, or beyond 64 bits.
-[[nodiscard]] std::optional<std::int64_t> whole_number_of(const nlohmann::json& value);
+[[nodiscard]] std::optional<std::int64_t> whole_number_of(const nlohmann::ordered_json& value);
 
 }  // namespace paceline::serve

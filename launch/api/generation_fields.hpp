@@ -62,7 +62,7 @@ struct GenerationFields {
 };
 
 /// Errors: 400 naming the field, 501.
-[[nodiscard]] ApiResult<GenerationFields> generation_fields(const nlohmann::json& body);
+[[nodiscard]] ApiResult<GenerationFields> generation_fields(const nlohmann::ordered_json& body);
 
 /// How an answer behind `prompt_tokens` tokens is drawn: what is not given is as `defaults` say, or
 /// temperature 1. Presence and frequency penalties count the answer alone; a repetition penalty

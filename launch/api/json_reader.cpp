@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 ApiError bad_json(const std::string& what) {
     return {.status = 400, .message = "the body " + what, .code = "invalid_json"};
@@ -38,7 +39,10 @@ public:
     bool end_object() { return close(); }
     bool end_array() { return close(); }
     bool key(std::string& name) {
-        if (open_.back()->contains(name))
+        if (names_.back().size() == kJsonKeysMax)
+            return refuse(
+                bad_json(fmt::format("has an object with more than {} keys", kJsonKeysMax)));
+        if (!names_.back().insert(name).second)
             return refuse(bad_json("has the key '" + visible(name) + "' twice in one object"));
         key_ = std::move(name);
         return true;
@@ -62,7 +66,12 @@ private:
     json* place(json value) {
         if (open_.empty()) return &(root_ = std::move(value));
         json& parent = *open_.back();
-        if (parent.is_object()) return &(parent[key_] = std::move(value));
+        if (parent.is_object()) {
+            // Not parent[key_]: it would look at all keys again.
+            auto& members = parent.get_ref<json::object_t&>();
+            members.push_back({std::move(key_), std::move(value)});
+            return &members.back().second;
+        }
         parent.push_back(std::move(value));
         return &parent.back();
     }
@@ -79,15 +88,18 @@ private:
         if (++values_ > kJsonValuesMax)
             return refuse(bad_json(fmt::format("has more than {} values", kJsonValuesMax)));
         open_.push_back(place(std::move(value)));
+        names_.emplace_back();
         return true;
     }
     bool close() {
         open_.pop_back();
+        names_.pop_back();
         return true;
     }
 
     json root_;
     std::vector<json*> open_;
+    std::vector<std::unordered_set<std::string>> names_;  // of the keys of each open object
     std::string key_;
     std::size_t values_ = 0;
     bool refused_ = false;

@@ -14,7 +14,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr double kBanned = -100.0;  // the lowest bias of the API
 

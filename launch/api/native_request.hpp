@@ -19,8 +19,8 @@
 namespace paceline::serve {
 
 /// Errors: 400 naming the field as the body has it.
-[[nodiscard]] ApiResult<nlohmann::json> with_common_names(const nlohmann::json& body,
-                                                          const ServedModel& model);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> with_common_names(
+    const nlohmann::ordered_json& body, const ServedModel& model);
 
 struct NativePrompts {
     std::vector<std::vector<TokenId>> tokens = {};
@@ -28,7 +28,7 @@ struct NativePrompts {
 };
 
 /// Errors: 400 naming the prompt.
-[[nodiscard]] ApiResult<NativePrompts> native_prompts(const nlohmann::json& body,
+[[nodiscard]] ApiResult<NativePrompts> native_prompts(const nlohmann::ordered_json& body,
                                                       const ServedModel& model);
 
 }  // namespace paceline::serve

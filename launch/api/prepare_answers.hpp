@@ -40,6 +40,7 @@ struct PreparedAnswers {
     const Tokenizer* tokenizer = nullptr;          // of log probabilities, if they are wanted
     SamplingParams sampling = {};                  // of the first answer
     GrammarSpec grammar = {};                      // of every answer; the orders lack its
+    GrammarSpec looser_grammar = {};               // of tools: names and objects alone
     std::string grammar_field = {};                // compiled form. Which field asks for it
     bool prompt_is_list = false;                   // of prompts: of /completion
     std::string repeated = {};  // of /v1/responses: a JSON object of fields to repeat
@@ -49,7 +50,7 @@ struct PreparedAnswers {
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_chat(std::string_view body,
                                                       const ServedModel& model);
 /// Of a body that was read, in the names of /v1/chat/completions.
-[[nodiscard]] ApiResult<PreparedAnswers> prepare_chat_body(const nlohmann::json& body,
+[[nodiscard]] ApiResult<PreparedAnswers> prepare_chat_body(const nlohmann::ordered_json& body,
                                                            const ServedModel& model);
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_completion(std::string_view body,
                                                             const ServedModel& model);

@@ -16,7 +16,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kTextBytesAny = std::size_t{1} << 30;  // the body's limit counts

@@ -7,7 +7,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 bool asks_for_nothing(const json& value) {
     switch (value.type()) {

@@ -14,6 +14,6 @@
 namespace paceline::serve {
 
 /// 501 naming the field; nothing: there is none.
-[[nodiscard]] std::optional<ApiError> unsupported_field(const nlohmann::json& body);
+[[nodiscard]] std::optional<ApiError> unsupported_field(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

@@ -1,5 +1,6 @@
 #include "launch/serve/http_grammar.hpp"
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -15,7 +16,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::chrono::seconds kLook{1};
+constexpr std::chrono::seconds kClientLook{1};
 
 /// What a helper's thread leaves for the coroutine, which may be gone by then.
 struct Compilation {
@@ -47,27 +48,57 @@ ApiError error_for(const Error& error, const std::string& field) {
             .retry_after_s = 1};
 }
 
+/// Nothing: the client has closed meanwhile.
+asio::awaitable<std::optional<Result<CompiledGrammarPtr>>> compiled_form(const GrammarSpec& grammar,
+                                                                         HttpStream& stream,
+                                                                         HttpContext& context) {
+    const auto compilation = std::make_shared<Compilation>();
+    context.model->service->compile(
+        grammar, [compilation](const Result<CompiledGrammarPtr>& made) { compilation->end(made); });
+    Wakeup wakeup{stream.socket()};
+    wakeup.watch(compilation->bell.get());
+    std::optional<Result<CompiledGrammarPtr>> result = compilation->result();
+    while (!result && !wakeup.client_closed()) {
+        co_await wakeup.wait_until(Wakeup::Clock::now() + kClientLook);
+        result = compilation->result();
+    }
+    co_return result;
+}
+
+void use_grammar(PreparedAnswers& prepared,
+                 const GrammarSpec& grammar,
+                 const CompiledGrammarPtr& form) {
+    for (ServiceOrder& order : prepared.orders) {
+        order.request.grammar = grammar;
+        order.request.compiled = form;
+    }
+}
+
 }  // namespace
 
 asio::awaitable<std::optional<ApiError>> compile_for(PreparedAnswers& prepared,
                                                      HttpStream& stream,
                                                      HttpContext& context) {
     if (!prepared.grammar.any()) co_return std::nullopt;
-    const auto compilation = std::make_shared<Compilation>();
-    context.model->service->compile(
-        prepared.grammar,
-        [compilation](const Result<CompiledGrammarPtr>& made) { compilation->end(made); });
-    Wakeup wakeup{stream.socket()};
-    wakeup.watch(compilation->bell.get());
-    std::optional<Result<CompiledGrammarPtr>> result = compilation->result();
-    while (!result && !wakeup.client_closed()) {
-        co_await wakeup.wait_until(Wakeup::Clock::now() + kLook);
-        result = compilation->result();
+    const std::array<GrammarSpec, 2> wanted{prepared.grammar, prepared.looser_grammar};
+    Error refused;
+    for (const GrammarSpec& grammar : wanted) {
+        if (!grammar.any()) break;
+        const std::optional<Result<CompiledGrammarPtr>> result =
+            co_await compiled_form(grammar, stream, context);
+        if (!result)
+            co_return ApiError{.status = 499, .message = "the client has closed", .ends = true};
+        if (*result) {
+            use_grammar(prepared, grammar, result->value());
+            co_return std::nullopt;
+        }
+        refused = result->error();
+        if (refused.code != Errc::BadArgument) break;
     }
-    if (!result)
-        co_return ApiError{.status = 499, .message = "the client has closed", .ends = true};
-    if (!*result) co_return error_for(result->error(), prepared.grammar_field);
-    for (ServiceOrder& order : prepared.orders) order.request.compiled = result->value();
+    // Of tools that only may be called the answers are read without a grammar, too.
+    if (!prepared.looser_grammar.any() || refused.code != Errc::BadArgument)
+        co_return error_for(refused, prepared.grammar_field);
+    use_grammar(prepared, {}, nullptr);
     co_return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -16,9 +17,10 @@
 
 namespace paceline::serve {
 
-/// Gives each order its compiled grammar; does nothing where none is asked for. The error: 400
-/// naming the field, with the reason of the library or the limit that was exceeded; 503 if too many
-/// wait.
+/// Gives each order its compiled grammar; does nothing where none is asked for. Of tools that may
+/// be called, one that goes over a limit gives way to a looser one, and that to none: an agent has
+/// schemas that fit no limit. The error: 400 naming the field, with the reason of the library or
+/// the limit that was exceeded; 503 if too many wait.
 boost::asio::awaitable<std::optional<ApiError>> compile_for(PreparedAnswers& prepared,
                                                             HttpStream& stream,
                                                             HttpContext& context);

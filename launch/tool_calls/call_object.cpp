@@ -148,8 +148,11 @@ CallObject::Step CallObject::value_ended(ReplyEvents& events) {
         }
         if (kept_ == "null") kept_ = "{}";
         arguments_ = kept_;
-        if (kept_.front() == '"' && (!read_string(kept_, arguments_) || !is_object(arguments_)))
-            return Step::Bad;
+        if (kept_.front() == '"') {
+            if (!read_string(kept_, arguments_) || !is_object(arguments_)) return Step::Bad;
+            arguments_.erase(0, arguments_.find('{'));
+            arguments_.erase(arguments_.rfind('}') + 1);
+        }
     }
     if (!named_ || !has_arguments_ || begun_) return Step::Inside;
     begin_call(events);

@@ -5,7 +5,8 @@
 The first text answers a chat without results of tools, the second one a chat with one result, and so on; the last one
 all later turns. A llama of one layer whose matrices are zero: the embedding of a token goes straight to the head, where
 it makes the next token of its text certain. Prompts are read byte by byte and change nothing but the turn. A text comes
-as tokens of some bytes; its template knows tools in the form of Hermes, and thoughts.
+as tokens of some bytes; its template knows tools in the form of Hermes, and thoughts. Of each message and tool the prompt
+has the first `shown` characters.
 """
 
 import struct
@@ -16,12 +17,12 @@ from gguf_vocabulary import ARRAY, TEXT, Tensor, write
 SURE = 10.0  # times the square root of the width: the logit of the next token, others have 0
 PIECE = 7    # bytes of a token of a text, or some more
 
-TEMPLATE = """{%- if tools %}{{ '<|system|>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}
+TEMPLATE = """{%- if tools %}{{ '<|system|>' }}{% for tool in tools %}{{ (tool | tojson)[:SHOWN] }}{% endfor %}{% endif %}
 {%- set turn = namespace(results=0) %}
 {%- for m in messages %}
 {{- '<|' + m.role + '|>' }}
 {%- if m.reasoning_content is defined %}{{ '<think>' + m.reasoning_content + '</think>' }}{% endif %}
-{{- m.content }}
+{{- m.content[:SHOWN] }}
 {%- for call in m.tool_calls or [] %}{{ '<tool_call>' + (call.function | tojson) + '</tool_call>' }}{% endfor %}
 {%- if m.role == 'tool' %}{% set turn.results = turn.results + 1 %}{% endif %}
 {%- endfor %}
@@ -34,19 +35,27 @@ def pieces_of(text: str, taken: set[str]) -> list[str]:
     order = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     order += [byte for byte in range(256) if byte not in order]
     of_byte = {byte: letter[place] for place, byte in enumerate(order)}
-    pieces, at = [], 0
+
+    def written(part: str) -> str:
+        return "".join(of_byte[byte] for byte in part.encode())
+
+    parts: list[str] = []
+    at = 0
     while at < len(text):
         end = min(at + PIECE, len(text))
-        while (piece := "".join(of_byte[byte] for byte in text[at:end].encode())) in taken:
+        while end < len(text) and written(text[at:end]) in taken:
             end += 1
-            assert end <= len(text), "the end of a text is that of another one; write it otherwise"
-        taken.add(piece)
-        pieces.append(piece)
+        while written(text[at:end]) in taken:  # the end of the text: with what stands before it
+            last = parts.pop()
+            taken.discard(written(last))
+            at -= len(last)
+        parts.append(text[at:end])
+        taken.add(written(parts[-1]))
         at = end
-    return pieces
+    return [written(part) for part in parts]
 
 
-def scripted_model(texts: list[str], context: int = 4096) -> bytes:
+def scripted_model(texts: list[str], context: int = 4096, shown: int = 1000) -> bytes:
     roles = ["<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
     turns = [f"<|turn{i}|>" for i in range(len(texts))]
     tokens = [*letters(), "ab", "<|endoftext|>", *roles, *turns]
@@ -62,6 +71,7 @@ def scripted_model(texts: list[str], context: int = 4096) -> bytes:
             tokens.append(piece)
             kinds.append(NORMAL)
         follows.append((last, end))
+    template = TEMPLATE.replace("LAST", str(len(texts) - 1)).replace("SHOWN", str(shown))
     width = -(-(len(follows) + 1) // 32) * 32
     embedding = [[0.0] * width for _ in tokens]
     head = [[0.0] * width for _ in tokens]
@@ -78,7 +88,7 @@ def scripted_model(texts: list[str], context: int = 4096) -> bytes:
         "tokenizer.ggml.tokens": (ARRAY, (TEXT, [token.encode() for token in tokens])),
         "tokenizer.ggml.token_type": (ARRAY, (I32, kinds)),
         "tokenizer.ggml.merges": (ARRAY, (TEXT, [b"a b"])),
-        "tokenizer.chat_template": (TEXT, TEMPLATE.replace("LAST", str(len(texts) - 1)).encode()),
+        "tokenizer.chat_template": (TEXT, template.encode()),
         "llama.attention.layer_norm_rms_epsilon": (F32, 1e-5),
     }
     for name, number in {"llama.block_count": 1, "llama.context_length": context, "llama.embedding_length": width,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from paceline_cli import CliTest
 from scripted_model import scripted_model
-from serve_server import Server, events_of, events_with_ids
+from serve_server import Server, events_of, events_with_ids, text_of
 
 CALL = '<tool_call>\n{"name": "rain", "arguments": {"city": "Köln", "days": [1, 2]}}\n</tool_call>'
 FIRST = "<think>\nA question of rain.\n</think>\n\nI look.\n" + CALL
 SECOND = "<think>\nIt said so.\n</think>\n\nIt rains in Köln."
 ARGUMENTS = {"city": "Köln", "days": [1, 2]}
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "array"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "rain", "description": "Weather", "parameters": SCHEMA}}]
 ASK = {"messages": [{"role": "user", "content": "Does it rain?"}], "tools": TOOLS, "temperature": 0}
 
@@ -21,10 +21,12 @@ ASK = {"messages": [{"role": "user", "content": "Does it rain?"}], "tools": TOOL
 class ToolsTest(CliTest):
     """Every test of a class asks the same server."""
 
+    TEXTS = [FIRST, SECOND]
+
     @classmethod
     def setUpClass(cls) -> None:
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        (folder / "scripted.gguf").write_bytes(scripted_model([FIRST, SECOND]))
+        (folder / "scripted.gguf").write_bytes(scripted_model(cls.TEXTS))
         cls.server = Server("--method", "prompt-lookup", "--requests", "4", model=str(folder / "scripted.gguf"))
         cls.addClassCleanup(cls.server.__exit__, None, None, None)
 
@@ -83,16 +85,21 @@ class Chat(ToolsTest):
                          [call["function"]["arguments"] for call in whole["tool_calls"]])
         self.assertTrue(answer.text.endswith("data: [DONE]\n\n"))
 
-    def test_a_stream_is_continued_behind_any_event(self):
+    def test_a_stream_is_continued_behind_any_token(self):
         answer = self.ok("/v1/chat/completions", {**ASK, "stream": True, "paceline": {"resume": True}})
         path = "/v1/streams/" + answer.headers["X-Stream-Id"]
         events = events_with_ids(answer.text)
         whole = joined([event for _, event in events])
-        self.assertGreater(len(events), 3)
         for place, (id, _) in enumerate(events):
             rest = events_of(self.server.get(f"{path}?from={id}").text)
             both = joined([event for _, event in events[:place + 1]] + rest)
             self.assertEqual(both, whole, id)
+        for id in range(events[-1][0] + 1):  # also where this stream had no event
+            rest = events_of(self.server.get(f"{path}?from={id}").text)
+            parts = [call for event in rest for choice in event["choices"] for call in choice["delta"].get("tool_calls", [])]
+            self.assertTrue(whole["calls"][0]["arguments"].endswith(
+                "".join(part["function"]["arguments"] for part in parts)), id)
+            self.assertTrue(whole["content"].endswith("".join(text_of(event) for event in rest)), id)
 
     def test_without_tools_the_tags_are_text_and_none_removes_them(self):
         plain = {name: value for name, value in ASK.items() if name != "tools"}
@@ -118,6 +125,44 @@ class Chat(ToolsTest):
         self.refused(chat, {**ASK, "tool_choice": {"type": "function", "function": {"name": "x"}}}, 400, "tool_choice")
         broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}
         self.assertIn("messages[1]", self.refused(chat, {**ASK, "messages": [*ASK["messages"], broken]}, 400)["message"])
+
+
+class Required(ToolsTest):
+    """What a grammar holds the model to; a build without grammars refuses it by name."""
+
+    TEXTS = [CALL + " and a word"]
+
+    def ask(self, **fields):
+        answer = self.server.post("/v1/chat/completions", {**ASK, "max_tokens": 200, **fields})
+        if answer.status == 501:
+            self.assertIn(answer.json["error"]["param"], fields)
+            self.skipTest("this build has no grammars")
+        return answer
+
+    def test_an_answer_is_calls_alone(self):
+        named = {"type": "function", "function": {"name": "rain"}}
+        for choice in ("required", named):
+            choice = self.ask(tool_choice=choice, parallel_tool_calls=False).json["choices"][0]
+            call, = choice["message"]["tool_calls"]
+            self.assertEqual((choice["finish_reason"], choice["message"]["content"]), ("tool_calls", None))
+            self.assertEqual(json.loads(call["function"]["arguments"]), ARGUMENTS)
+
+    def test_arguments_follow_the_schema_behind_the_tag(self):
+        numbers = {**SCHEMA, "properties": {"city": {"enum": ["Bern"]}}}
+        tools = [{"type": "function", "function": {"name": "rain", "parameters": numbers}}]
+        call, = self.ask(tools=tools, tool_choice="auto").json["choices"][0]["message"]["tool_calls"]
+        self.assertEqual(json.loads(call["function"]["arguments"]), {"city": "Bern"})
+
+    def test_a_schema_beside_tools_leaves_the_choice(self):
+        answer = self.ask(response_format={"type": "json_object"})
+        self.assertIn("tool_calls", answer.json["choices"][0]["message"])
+
+    def test_a_grammar_that_cannot_be_compiled_is_named(self):
+        answer = self.ask(grammar="root ::= ")
+        self.assertEqual((answer.status, answer.json["error"]["param"]), (400, "grammar"), answer.text)
+        old = self.server.post("/v1/chat/completions", {**ASK, "guided_regex": "a"})
+        self.assertEqual((old.status, old.json["error"]["param"]), (400, "guided_regex"))
+        self.assertIn("structured_outputs", old.json["error"]["message"])
 
 
 class Responses(ToolsTest):

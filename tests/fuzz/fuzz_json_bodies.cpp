@@ -181,6 +181,7 @@ void check(const serve::PreparedAnswers& made, const serve::ServedModel& model) 
     for (const ServiceOrder& order : made.orders) {
         Request request = order.request;
         request.context = kContext;  // the session's part
+        request.grammar = {};        // the helpers' part: it is not compiled here
         PACE_CHECK(validate(request, model.vocab_size(), kContext).ok(),
                    "a request that the engine refuses");
         PACE_CHECK(order.text.has_value(), "no text");

@@ -27,6 +27,6 @@ struct GrammarRequest {
 };
 
 /// Errors: 400 naming the field; the fields that vLLM had before are told their new names.
-[[nodiscard]] ApiResult<GrammarRequest> grammar_request(const nlohmann::json& body);
+[[nodiscard]] ApiResult<GrammarRequest> grammar_request(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

@@ -17,7 +17,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::string_view kBilling = "x-anthropic-billing-header:";
 

@@ -19,7 +19,8 @@
 namespace paceline::serve {
 
 /// Errors: 400 naming the field as the body has it.
-[[nodiscard]] ApiResult<nlohmann::json> chat_body_of_messages(const nlohmann::json& body);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> chat_body_of_messages(
+    const nlohmann::ordered_json& body);
 /// Without the line that begins with "x-anthropic-billing-header:".
 [[nodiscard]] std::string without_billing_line(const std::string& text);
 

@@ -15,7 +15,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using Json = nlohmann::ordered_json;
 
 /// Of an item; "" for what is no text.

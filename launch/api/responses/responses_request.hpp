@@ -16,8 +16,9 @@
 namespace paceline::serve {
 
 /// Errors: 400 naming the field as the body has it.
-[[nodiscard]] ApiResult<nlohmann::json> chat_body_of_responses(const nlohmann::json& body);
+[[nodiscard]] ApiResult<nlohmann::ordered_json> chat_body_of_responses(
+    const nlohmann::ordered_json& body);
 /// The fields of a request that its response repeats.
-[[nodiscard]] nlohmann::ordered_json repeated_fields(const nlohmann::json& body);
+[[nodiscard]] nlohmann::ordered_json repeated_fields(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

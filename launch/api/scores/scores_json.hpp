@@ -1,6 +1,6 @@
 // The log probabilities of tokens as APIs write them.
 //
-//     chats         [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}]}]
+//     chats         [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", ...}]}]
 //     completions   {"tokens", "token_logprobs", "top_logprobs": [{token: logprob}], "text_offset"}
 //
 // A token that the model excludes has kExcludedLogProb: JSON has no infinity. Bytes that are no

@@ -9,7 +9,7 @@
 
 namespace paceline::serve {
 
-ApiResult<ScoresRequest> chat_scores(const nlohmann::json& body) {
+ApiResult<ScoresRequest> chat_scores(const nlohmann::ordered_json& body) {
     ScoresRequest read;
     Fields fields{body};
     std::optional<std::int64_t> top;
@@ -24,7 +24,7 @@ ApiResult<ScoresRequest> chat_scores(const nlohmann::json& body) {
     return read;
 }
 
-ApiResult<ScoresRequest> completion_scores(const nlohmann::json& body) {
+ApiResult<ScoresRequest> completion_scores(const nlohmann::ordered_json& body) {
     ScoresRequest read;
     Fields fields{body};
     fields.boolean("echo", read.echo);

@@ -19,7 +19,7 @@ struct ScoresRequest {
 };
 
 /// Errors: 400 naming the field.
-[[nodiscard]] ApiResult<ScoresRequest> chat_scores(const nlohmann::json& body);
-[[nodiscard]] ApiResult<ScoresRequest> completion_scores(const nlohmann::json& body);
+[[nodiscard]] ApiResult<ScoresRequest> chat_scores(const nlohmann::ordered_json& body);
+[[nodiscard]] ApiResult<ScoresRequest> completion_scores(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

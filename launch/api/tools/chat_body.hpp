@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,7 @@ namespace paceline::serve {
 
 class ChatBody {
 public:
-    using Json = nlohmann::json;
+    using Json = nlohmann::ordered_json;
 
     void add_system(const std::string& text);
     void add_user(const std::string& text);
@@ -30,6 +31,7 @@ private:
     [[nodiscard]] Json& assistant();
 
     Json messages_ = Json::array();
+    std::unordered_map<std::string, std::string> called_;  // names of functions, by ids of calls
 };
 
 }  // namespace paceline::serve

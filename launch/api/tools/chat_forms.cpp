@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "launch/tool_calls/thought_split.hpp"
 #include "model/weights/model_parts.hpp"
 
 namespace paceline::serve {
@@ -22,7 +23,8 @@ ChatForms chat_forms(const ModelFile& file, const Tokenizer& tokenizer) {
         const std::optional<TokenId> token = tokenizer.find(word);
         if (!token || !tokenizer.is_control(*token)) continue;
         forms.shown_controls.push_back(*token);
-        if (std::find(opens.begin(), opens.end(), word) != opens.end())
+        const bool thought = word == kThoughtOpens || word == kThoughtCloses;
+        if (thought || std::find(opens.begin(), opens.end(), word) != opens.end())
             forms.opens_by_control = true;
     }
     return forms;

@@ -35,8 +35,7 @@ CallForm form_of(ToolFormat format, bool parallel) {
             return {.open = name,
                     .middle = "\", \"parameters\": ",
                     .close = "}",
-                    .separator = "; ",
-                    .trigger = "{\"name\": "};
+                    .separator = "; "};  // no tag opens a call: any JSON may begin so
         case ToolFormat::Mistral:
             return {.before = "[TOOL_CALLS][",
                     .open = name,
@@ -162,6 +161,13 @@ GrammarSpec tool_grammar(const ReplyFormat& format,
                            {"tags", tags_of(form, tools)},
                            {"at_least_one", false},
                            {"stop_after_first", !tools.parallel}});
+}
+
+GrammarSpec looser_tool_grammar(const ReplyFormat& format,
+                                ToolRequest tools,
+                                bool opens_by_control) {
+    for (ToolFunction& function : tools.functions) function.parameters.clear();
+    return tool_grammar(format, tools, opens_by_control);
 }
 
 GrammarSpec answer_grammar(const ReplyFormat& format,

@@ -23,6 +23,11 @@ inline constexpr int kBlanksMax = 2;  // after each other, inside arguments
                                        const ToolRequest& tools,
                                        bool opens_by_control);
 
+/// The same with any object as the arguments of each function: less to compile.
+[[nodiscard]] GrammarSpec looser_tool_grammar(const ReplyFormat& format,
+                                              ToolRequest tools,
+                                              bool opens_by_control);
+
 /// `asked`: of the request's own fields, may be none.
 [[nodiscard]] GrammarSpec answer_grammar(const ReplyFormat& format,
                                          const ToolRequest& tools,

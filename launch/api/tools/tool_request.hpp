@@ -41,6 +41,6 @@ struct ToolRequest {
 };
 
 /// With "none" there are no tools. Errors: 400 naming the field.
-[[nodiscard]] ApiResult<ToolRequest> tool_request(const nlohmann::json& body);
+[[nodiscard]] ApiResult<ToolRequest> tool_request(const nlohmann::ordered_json& body);
 
 }  // namespace paceline::serve

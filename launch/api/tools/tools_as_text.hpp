@@ -14,6 +14,6 @@
 namespace paceline::serve {
 
 /// `messages`: as chat_request() makes them. `tools`: the list in JSON; empty: none are described.
-void tools_as_text(nlohmann::json& messages, const std::string& tools);
+void tools_as_text(nlohmann::ordered_json& messages, const std::string& tools);
 
 }  // namespace paceline::serve

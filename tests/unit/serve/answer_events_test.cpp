@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 PreparedAnswers prepared(bool stream, bool usage, int choices = 1) {
     PreparedAnswers made;

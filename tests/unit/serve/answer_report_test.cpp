@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 using Micros = AnswerStats::Micros;
 
 AnswerStats stats_of(Micros begun, Micros prefilled, Micros last) {

@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 GenerationFields read(const json& body) {
     ApiResult<GenerationFields> fields = generation_fields(body);
@@ -120,10 +120,9 @@ TEST_CASE("generation fields: the first error is named, an object's with the obj
 }
 
 TEST_CASE("generation fields: what would change the answer and is not implemented is 501") {
-    for (const json& body : std::vector<json>{{{"logprobs", true}},
-                                              {{"logprobs", 0}},
-                                              {{"echo", true}},
-                                              {{"functions", json::array({1})}},
+    for (const json& body : std::vector<json>{{{"functions", json::array({1})}},
+                                              {{"suffix", "x"}},
+                                              {{"prompt_logprobs", 1}},
                                               {{"best_of", 2}},
                                               {{"min_tokens", 1}}}) {
         CAPTURE(body.dump());

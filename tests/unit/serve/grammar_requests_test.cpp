@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 GrammarSpec spec_of(const json& body) {
     ApiResult<GrammarRequest> read = grammar_request(body);

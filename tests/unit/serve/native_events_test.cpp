@@ -6,7 +6,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 PreparedAnswers prepared_native(bool stream, bool list = false) {
     PreparedAnswers made;

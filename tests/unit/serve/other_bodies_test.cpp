@@ -9,7 +9,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json responses(const json& body) {
     ApiResult<json> read = chat_body_of_responses(body);
@@ -70,7 +70,7 @@ TEST_CASE("responses: items of the input become the messages of a chat") {
     CHECK(chat[2]["reasoning_content"] == "So?");
     CHECK(chat[2]["tool_calls"].size() == 2);
     CHECK(chat[3] ==
-          json{{"role", "tool"}, {"tool_call_id", "c1"}, {"name", "f"}, {"content", "Yes"}});
+          json{{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "Yes"}, {"name", "f"}});
     CHECK(chat[4] == json{{"role", "assistant"}, {"content", "It does."}});
     CHECK(read["max_tokens"] == 7);
     CHECK(read["temperature"] == 0.5);

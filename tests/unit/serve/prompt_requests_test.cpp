@@ -7,7 +7,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json chat(const json& messages) {
     ApiResult<ChatRequest> read = chat_request({{"messages", messages}});

@@ -11,7 +11,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 const Tokenizer& tokenizer() {
     static const OpenedModel model = [] {

@@ -127,6 +127,7 @@ TEST_CASE("tool calls: members come in any order, arguments may be a text, or mi
     CHECK(call(R"({"arguments": {"a": {"b": "}"}}, "id": 7, "name": "f"})") ==
           R"(<f {"a": {"b": "}"}}>)");
     CHECK(call(R"({"name": "f", "arguments": "{\"a\": 1}"})") == R"(<f {"a": 1}>)");
+    CHECK(call(R"({"name": "f", "arguments": "\n {\"a\": 1} "})") == R"(<f {"a": 1}>)");
     CHECK(call(R"({"name": "f", "arguments": null})") == "<f {}>");
     CHECK(call(R"({"name": "f"})") == "<f {}>");
     CHECK(call(R"({"type": "function", "x": -1.5e3, "name": "f", "parameters": {}})") == "<f {}>");

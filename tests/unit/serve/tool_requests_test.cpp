@@ -9,7 +9,7 @@
 namespace paceline::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json tool(const std::string& name) {
     return {
@@ -90,13 +90,13 @@ TEST_CASE("chat: calls, their results and thoughts reach the template in its for
          {{"role", "function"}, {"name", "g"}, {"content", "No"}}});
     const json read = json::parse(chat_request({{"messages", messages}}).value().messages);
     const json calls = read[1]["tool_calls"];
-    CHECK(calls[0] == json{{"id", "1"},
-                           {"type", "function"},
-                           {"function", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}}});
+    CHECK(calls[0] == json{{"type", "function"},
+                           {"function", {{"name", "f"}, {"arguments", "{\"a\": 1}"}}},
+                           {"id", "1"}});
     CHECK(calls[1]["function"]["arguments"] == "{}");
     CHECK(read[1]["reasoning_content"] == "I look.");
-    CHECK(read[2] == json{{"role", "tool"}, {"tool_call_id", "1"}, {"content", "Yes"}});
-    CHECK(read[3] == json{{"role", "tool"}, {"name", "g"}, {"content", "No"}});
+    CHECK(read[2] == json{{"role", "tool"}, {"content", "Yes"}, {"tool_call_id", "1"}});
+    CHECK(read[3] == json{{"role", "tool"}, {"content", "No"}, {"name", "g"}});
 }
 
 TEST_CASE("chat: the effort reaches the template, and none switches thoughts off") {
@@ -108,7 +108,7 @@ TEST_CASE("chat: the effort reaches the template, and none switches thoughts off
     CHECK(json::parse(arguments({{"reasoning_effort", "none"}}))["enable_thinking"] == false);
     CHECK(json::parse(arguments({{"reasoning_effort", "none"},
                                  {"chat_template_kwargs", {{"enable_thinking", true}}}})) ==
-          json{{"reasoning_effort", "none"}, {"enable_thinking", true}});
+          json{{"enable_thinking", true}, {"reasoning_effort", "none"}});
 }
 
 TEST_CASE("tools: a template without a place for them has them as text") {
@@ -125,7 +125,7 @@ TEST_CASE("tools: a template without a place for them has them as text") {
     CHECK(messages[0]["role"] == "system");
     CHECK(messages[0]["content"].get<std::string>().ends_with("[TOOLS]"));
     CHECK(messages[2] == json{{"role", "assistant"},
-                              {"content", "So.\n{\"arguments\":{\"a\":1},\"name\":\"f\"}"}});
+                              {"content", "So.\n{\"name\":\"f\",\"arguments\":{\"a\":1}}"}});
     CHECK(messages[3] == json{{"role", "user"}, {"content", "Result of f:\nYes"}});
     json with_system = json::array({{{"role", "system"}, {"content", "Be brief."}}});
     tools_as_text(with_system, "[TOOLS]");
@@ -171,6 +171,14 @@ TEST_CASE("tool grammar: free text with calls behind the tag, or calls alone") {
     CHECK(grammar_of({.tools = ToolFormat::Json}, tools)["type"] == "tags_with_separator");
     CHECK(grammar_of({.tools = ToolFormat::Llama3}, tools)["tags"][0]["begin"] ==
           "{\"name\": \"f\", \"parameters\": ");
+}
+
+TEST_CASE("tool grammar: the looser one knows the names and any object") {
+    const ToolRequest tools{.functions = {{"f", R"({"type":"object","required":["a"]})"}}};
+    const GrammarSpec looser = looser_tool_grammar({.tools = ToolFormat::Hermes}, tools, false);
+    const json tag = json::parse(looser.text)["format"]["tags"][0];
+    CHECK(tag["begin"] == "<tool_call>\n{\"name\": \"f\", \"arguments\": ");
+    CHECK(tag["content"]["json_schema"] == json{{"type", "object"}});
 }
 
 TEST_CASE("tool grammar: a thought may come first, and ends if the prompt began it") {

@@ -1,0 +1,170 @@
+// The grammars of tools against the library that compiles them, and against the reader of answers.
+#include "launch/api/tools/tool_grammar.hpp"
+
+#include <doctest/doctest.h>
+
+#include "launch/tool_calls/reply_reader.hpp"
+#include "model/grammar/grammar.hpp"
+
+namespace paceline::serve {
+namespace {
+
+constexpr TokenId kEnd = 256;
+
+/// A token for each byte, and an end.
+GrammarVocabulary byte_vocabulary() {
+    GrammarVocabulary vocabulary;
+    for (int byte = 0; byte < 256; ++byte) {
+        vocabulary.texts.emplace_back(1, static_cast<char>(byte));
+        vocabulary.control.push_back(false);
+    }
+    vocabulary.texts.emplace_back("<end>");
+    vocabulary.control.push_back(true);
+    vocabulary.vocab_size = vocabulary.texts.size();
+    return vocabulary;
+}
+
+/// How many bytes of `text` the grammar takes; one more than it has: it may end there, too.
+std::size_t taken(const GrammarSpec& spec, const std::string& text) {
+    Result<CompiledGrammarPtr> compiled = make_grammar_compiler(byte_vocabulary())->compile(spec);
+    REQUIRE_MESSAGE(compiled, (compiled ? "" : compiled.error().what));
+    const std::unique_ptr<GrammarLoader> loader = make_grammar_loader(byte_vocabulary());
+    const std::vector<TokenId> ends{kEnd};
+    Result<std::unique_ptr<GrammarMatcher>> matcher = loader->match(compiled.value(), ends);
+    REQUIRE(matcher);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (!matcher.value()->accept(static_cast<unsigned char>(text[i]))) return i;
+    }
+    return text.size() + (matcher.value()->accept(kEnd) ? 1 : 0);
+}
+
+/// "thought|text|name{arguments}..."
+std::string read(const ReplyFormat& format, const std::string& text) {
+    ReplyReader reader{format};
+    ReplyEvents events;
+    reader.push(text, events);
+    reader.finish(events);
+    std::string thought, said, calls;
+    for (const ReplyEvent& event : events.all()) {
+        if (event.part == ReplyPart::Thought) thought += event.text;
+        if (event.part == ReplyPart::Text) said += event.text;
+        if (event.part == ReplyPart::CallBegin || event.part == ReplyPart::Arguments)
+            calls += event.text;
+    }
+    return thought + "|" + said + "|" + calls;
+}
+
+const ToolRequest kTools{
+    .functions = {
+        {"f", R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})"},
+        {"g", ""}}};
+
+ToolRequest required(bool parallel) {
+    ToolRequest tools = kTools;
+    tools.choice = ToolChoice::Required;
+    tools.parallel = parallel;
+    return tools;
+}
+
+ReplyFormat of(ToolFormat tools) {
+    return {.tools = tools, .names = {"f", "g"}};
+}
+
+struct Written {
+    ToolFormat format;
+    std::string one;
+    std::string two;
+};
+
+const std::vector<Written>& forms() {
+    static const std::string f = R"({"name": "f", "arguments": {"a": 1}})";
+    static const std::string g = R"({"name": "g", "arguments": {}})";
+    static const std::string llama = R"({"name": "f", "parameters": {"a": 1}})";
+    static const std::vector<Written> all{
+        {ToolFormat::Hermes, "<tool_call>\n" + f + "\n</tool_call>",
+         "<tool_call>\n" + f + "\n</tool_call>\n<tool_call>\n" + g + "\n</tool_call>"},
+        {ToolFormat::Llama3, llama, llama + "; " + R"({"name": "g", "parameters": {}})"},
+        {ToolFormat::Mistral, "[TOOL_CALLS][" + f + "]", "[TOOL_CALLS][" + f + ", " + g + "]"},
+        {ToolFormat::Phi4, "<|tool_call|>[" + f + "]<|/tool_call|>",
+         "<|tool_call|>[" + f + ", " + g + "]<|/tool_call|>"},
+        {ToolFormat::Json, f, "[" + f + ", " + g + "]"}};
+    return all;
+}
+
+TEST_CASE("tool grammar: what it allows where calls are required is what the reader reads") {
+    if (!has_grammars()) return;
+    for (const Written& form : forms()) {
+        CAPTURE(form.one);
+        const ReplyFormat format = of(form.format);
+        const GrammarSpec one = tool_grammar(format, required(false), false);
+        const GrammarSpec two = tool_grammar(format, required(true), false);
+        CHECK(taken(one, form.one) == form.one.size() + 1);
+        CHECK(taken(one, form.two) < form.two.size());
+        CHECK(taken(two, form.two) == form.two.size() + 1);
+        CHECK(taken(one, "Text") == 0);
+        CHECK(read(format, form.one) == R"(||f{"a": 1})");
+        CHECK(read(format, form.two) == R"(||f{"a": 1}g{})");
+        std::string wrong = form.one;
+        wrong.replace(wrong.find("1}"), 1, "x");
+        CHECK(taken(one, wrong) == wrong.find("x}"));
+    }
+}
+
+TEST_CASE("tool grammar: free text stays free up to the tag that opens a call") {
+    if (!has_grammars()) return;
+    const GrammarSpec spec = tool_grammar(of(ToolFormat::Hermes), kTools, false);
+    const std::string text = "It rains < or {not}. ";
+    CHECK(taken(spec, text) == text.size() + 1);
+    const std::string call = forms()[0].one;
+    CHECK(taken(spec, text + call + text) == 2 * text.size() + call.size() + 1);
+    std::string other = text + call;
+    other.replace(other.find("\"f\""), 3, "\"x\"");
+    CHECK(taken(spec, other) == other.find("x\""));
+}
+
+TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
+    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Mistral, ToolFormat::Json})
+        CHECK_FALSE(tool_grammar(of(format), kTools, false).any());
+}
+
+TEST_CASE("tool grammar: a thought may come first, and must end if the prompt began it") {
+    if (!has_grammars()) return;
+    const std::string call = forms()[0].one;
+    ReplyFormat format = of(ToolFormat::Hermes);
+    format.thoughts = true;
+    const GrammarSpec may = tool_grammar(format, required(false), false);
+    const std::string thought = "<think>\nSo <what>?\n</think>\n\n" + call;
+    CHECK(taken(may, thought) == thought.size() + 1);
+    CHECK(taken(may, call) == call.size() + 1);
+    CHECK(read(format, thought) == R"(So <what>?||f{"a": 1})");
+    format.begins_in_thought = true;
+    const GrammarSpec must = tool_grammar(format, required(false), false);
+    const std::string begun = "So?\n</think>\n\n" + call;
+    CHECK(taken(must, begun) == begun.size() + 1);
+}
+
+TEST_CASE("answer grammar: a schema behind a thought, or beside calls") {
+    if (!has_grammars()) return;
+    const GrammarSpec schema{.kind = GrammarKind::JsonSchema, .text = R"({"type":"boolean"})"};
+    const GrammarSpec behind = answer_grammar({.thoughts = true}, {}, schema, false);
+    const std::string thought = "<think>So</think>\n\ntrue";
+    CHECK(taken(behind, thought) == thought.size() + 1);
+    CHECK(taken(behind, "false") == 6);
+    CHECK(taken(behind, "no") == 0);
+    const GrammarSpec beside = answer_grammar(of(ToolFormat::Hermes), kTools, schema, false);
+    CHECK(taken(beside, "true") == 5);
+    CHECK(taken(beside, forms()[0].one) == forms()[0].one.size() + 1);
+    for (const GrammarSpec& asked :
+         {GrammarSpec{.kind = GrammarKind::Regex, .text = "[ab]+"},
+          GrammarSpec{.kind = GrammarKind::Ebnf, .text = R"(root ::= "ab" | "b")"}}) {
+        const GrammarSpec wrapped = answer_grammar({.thoughts = true}, {}, asked, false);
+        CHECK(taken(wrapped, "<think>x</think>ab") == 19);
+        CHECK(taken(wrapped, "ab") == 3);
+    }
+    const GrammarSpec any =
+        answer_grammar({.thoughts = true}, {}, {.kind = GrammarKind::Json}, false);
+    CHECK(taken(any, R"({"a": [1]})") == 11);
+}
+
+}  // namespace
+}  // namespace paceline::serve
