@@ -16,7 +16,7 @@ namespace {
 
 /// Gigabytes, and seconds of processor time for each of them, from few bytes: repetitions of
 /// repetitions, sixty deep.
-GrammarSpec costly(const std::string& letter = "a") {
+GrammarSpec costly_grammar(const std::string& letter = "a") {
     std::string text = "root ::= ";
     for (int i = 0; i < 60; ++i) text += '(';
     text += '"' + letter + '"';
@@ -93,7 +93,7 @@ TEST_CASE("a grammar that cannot be compiled ends its answer with the reason, an
 TEST_CASE(
     "a grammar over the limit of processor time is refused, and others are answered meanwhile") {
     const Tiny tiny{{.running = 1, .waiting = 8}, 64, limited(std::chrono::milliseconds{1000})};
-    const Submitted costly = tiny.service->submit(order_with(tiny, costly()));
+    const Submitted costly = tiny.service->submit(order_with(tiny, costly_grammar()));
     CHECK(tiny.whole(tiny.order(10)).status.ok());
     CHECK(tiny.whole(order_with(tiny, {GrammarKind::Regex, "abc"})).text == "abc");
     const AnswerPiece refused = Tiny::wait(costly);
@@ -102,12 +102,12 @@ TEST_CASE(
 
 TEST_CASE("an order whose grammar is being compiled can be cancelled, and a service can end") {
     const Tiny tiny{{.running = 1, .waiting = 8}, 64, limited(std::chrono::milliseconds{600'000})};
-    const Submitted costly = tiny.service->submit(order_with(tiny, costly()));
+    const Submitted costly = tiny.service->submit(order_with(tiny, costly_grammar()));
     REQUIRE(costly.outcome == SubmitOutcome::Accepted);
     CHECK(tiny.whole(tiny.order(4)).status.ok());
     tiny.service->cancel(costly.id);
     CHECK(Tiny::wait(costly).stats.finish == FinishReason::Interrupted);
-    const Submitted left = tiny.service->submit(order_with(tiny, costly("b")));
+    const Submitted left = tiny.service->submit(order_with(tiny, costly_grammar("b")));
     CHECK(left.outcome == SubmitOutcome::Accepted);
 }
 
