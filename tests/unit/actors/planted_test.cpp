@@ -33,8 +33,8 @@ std::vector<Order> orders(std::uint64_t seed) {
         Request request = small_request(seed * 10 + i);
         if ((seed + i) % 2 == 0) make_sampled(request, seed);
         request.context = 160;
-        if (seed % 4 == 1) make_constrained(request, seed + i);
-        if (seed % 8 == 1 && i == 0)
+        if (seed % 4 == 3) make_constrained(request, seed + i);
+        if (seed % 8 == 3 && i == 0)
             request.sampling.logit_bias = {{static_cast<TokenId>(seed % kFakeVocab), 150.0F}};
         made.push_back({request, plain_answer(request)});
     }
