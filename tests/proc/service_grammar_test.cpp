@@ -15,7 +15,7 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 namespace {
 
 /// Minutes of processor time, from few bytes.
-const GrammarSpec kCostly{GrammarKind::Regex, "((((a|b){0,300}c){0,300}d){0,300}x){0,300}"};
+const GrammarSpec kCostly{GrammarKind::Regex, "((((a|b){0,9000}c){0,9000}d){0,9000}x){0,9000}"};
 
 ServiceOrder order_with(const Tiny& tiny, GrammarSpec grammar, std::uint64_t seed = 1) {
     ServiceOrder order = tiny.order(40);

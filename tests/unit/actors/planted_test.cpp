@@ -20,7 +20,7 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr std::uint64_t kTriesMax = 400;
+constexpr std::uint64_t kTriesMax = 2000;  // most are noticed within 50
 
 struct Order {
     Request request;

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Minutes of processor time and gigabytes, from few bytes.
-const GrammarSpec kCostly{GrammarKind::Regex, "((((a|b){0,300}c){0,300}d){0,300}x){0,300}"};
+const GrammarSpec kCostly{GrammarKind::Regex, "((((a|b){0,9000}c){0,9000}d){0,9000}x){0,9000}"};
 
 GrammarHelperOptions options_with(GrammarLimits limits, std::vector<std::string> arguments = {}) {
     GrammarHelperOptions options;
