@@ -290,7 +290,6 @@ TEST_CASE("without a planted bug every try goes well") {
 
 TEST_CASE("each safeguard of decoding across a recovery is missed when it is taken out") {
     const std::pair<const char*, PlantedBug> bugs[] = {
-        {"CommitIgnoresAttempt", PlantedBug::CommitIgnoresAttempt},
         {"AttemptNotRaised", PlantedBug::AttemptNotRaised},
         {"ReplayForgetsCommitted", PlantedBug::ReplayForgetsCommitted},
         {"ReplayForgetsCount", PlantedBug::ReplayForgetsCount},

@@ -16,7 +16,6 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/parent/control_outbox.hpp"
 #include "runtime/parent/local_node.hpp"
 
 using namespace paceline;
