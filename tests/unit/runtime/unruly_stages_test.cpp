@@ -16,6 +16,7 @@
 
 #include <doctest/doctest.h>
 
+#include "runtime/parent/control_outbox.hpp"
 #include "runtime/parent/local_node.hpp"
 
 using namespace paceline;
