@@ -52,7 +52,7 @@ else()
             URL "${xgrammar_archive}"
             URL_HASH SHA256=${PACELINE_XGRAMMAR_SHA256}
             DOWNLOAD_EXTRACT_TIMESTAMP OFF
-            PATCH_COMMAND ${CMAKE_COMMAND} -DSOURCE=<SOURCE_DIR> -P ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake
+            PATCH_COMMAND ${CMAKE_COMMAND} -DSOURCE=<SOURCE_DIR> -DKEY=${xgrammar_key} -P ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake
             PREFIX "${CMAKE_BINARY_DIR}/xgrammar"
             SOURCE_DIR "${CMAKE_BINARY_DIR}/xgrammar/source"
             BINARY_DIR "${xgrammar_build}"
