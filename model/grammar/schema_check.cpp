@@ -51,7 +51,7 @@ public:
                 return refused(place, fmt::format("\"{}\" is not supported", keyword));
         }
         const auto unique = schema.find("uniqueItems");
-        if (unique != schema.end() && *unique != false)
+        if (unique != schema.end() && *unique == true)
             return refused(place, "\"uniqueItems\" is not supported");
         if (schema.contains("$ref")) return check_reference(schema, place, depth);
         for (const char* keyword : {"anyOf", "oneOf", "allOf"}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <signal.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -14,15 +15,13 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-/// Gigabytes, and seconds of processor time for each of them, from few bytes: repetitions of
-/// repetitions, sixty deep.
-GrammarSpec costly_grammar(const std::string& letter = "a") {
-    std::string text = "root ::= ";
-    for (int i = 0; i < 60; ++i) text += '(';
-    text += '"' + letter + '"';
-    for (int i = 0; i < 60; ++i) text += "){0,1000}";
-    return {GrammarKind::Ebnf, text + "\n"};
+/// Minutes of processor time, from few bytes.
+GrammarSpec costly() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "((((a|b){0,300}c){0,300}d){0,300}x){0,300}";
+    return {GrammarKind::Regex, std::move(text)};
 }
+const GrammarSpec kCostly = costly();
 
 ServiceOrder order_with(const Tiny& tiny, GrammarSpec grammar, std::uint64_t seed = 1) {
     ServiceOrder order = tiny.order(40);
@@ -93,7 +92,7 @@ TEST_CASE("a grammar that cannot be compiled ends its answer with the reason, an
 TEST_CASE(
     "a grammar over the limit of processor time is refused, and others are answered meanwhile") {
     const Tiny tiny{{.running = 1, .waiting = 8}, 64, limited(std::chrono::milliseconds{1000})};
-    const Submitted costly = tiny.service->submit(order_with(tiny, costly_grammar()));
+    const Submitted costly = tiny.service->submit(order_with(tiny, kCostly));
     CHECK(tiny.whole(tiny.order(10)).status.ok());
     CHECK(tiny.whole(order_with(tiny, {GrammarKind::Regex, "abc"})).text == "abc");
     const AnswerPiece refused = Tiny::wait(costly);
@@ -102,12 +101,12 @@ TEST_CASE(
 
 TEST_CASE("an order whose grammar is being compiled can be cancelled, and a service can end") {
     const Tiny tiny{{.running = 1, .waiting = 8}, 64, limited(std::chrono::milliseconds{600'000})};
-    const Submitted costly = tiny.service->submit(order_with(tiny, costly_grammar()));
+    const Submitted costly = tiny.service->submit(order_with(tiny, kCostly));
     REQUIRE(costly.outcome == SubmitOutcome::Accepted);
     CHECK(tiny.whole(tiny.order(4)).status.ok());
     tiny.service->cancel(costly.id);
     CHECK(Tiny::wait(costly).stats.finish == FinishReason::Interrupted);
-    const Submitted left = tiny.service->submit(order_with(tiny, costly_grammar("b")));
+    const Submitted left = tiny.service->submit(order_with(tiny, kCostly, 2));
     CHECK(left.outcome == SubmitOutcome::Accepted);
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <csignal>
 #include <future>
+#include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -16,15 +18,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Gigabytes, and seconds of processor time for each of them, from few bytes: repetitions of
-/// repetitions, sixty deep.
-GrammarSpec costly_grammar(const std::string& letter = "a") {
-    std::string text = "root ::= ";
-    for (int i = 0; i < 60; ++i) text += '(';
-    text += '"' + letter + '"';
-    for (int i = 0; i < 60; ++i) text += "){0,1000}";
-    return {GrammarKind::Ebnf, text + "\n"};
+/// Minutes of processor time and gigabytes, from few bytes.
+GrammarSpec costly() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "((((a|b){0,300}c){0,300}d){0,300}x){0,300}";
+    return {GrammarKind::Regex, std::move(text)};
 }
+const GrammarSpec kCostly = costly();
 
 GrammarHelperOptions options_with(GrammarLimits limits, std::vector<std::string> arguments = {}) {
     GrammarHelperOptions options;
@@ -62,7 +62,7 @@ TEST_CASE(
     GrammarHelperOptions options = options_with({1000ms, std::uint64_t{8} << 30});
     GrammarHelpers helpers{small_vocabulary(), options};
     std::promise<Error> refused;
-    helpers.compile(costly_grammar(), [&](const Result<CompiledGrammarPtr>& made) {
+    helpers.compile(kCostly, [&](const Result<CompiledGrammarPtr>& made) {
         refused.set_value(made.ok() ? Error{Errc::System, "it was compiled"} : made.error());
     });
     // The other helper is free, then the first one is replaced.
@@ -77,7 +77,7 @@ TEST_CASE(
 TEST_CASE("a grammar over the limit of memory is refused, and the next one is compiled") {
     const HelperTask task{{600'000ms, std::uint64_t{48} << 20}, small_vocabulary()};
     HelperProcess helper{task, {PACELINE_GRAMMAR_HELPER}};
-    const auto made = helper.compile(costly_grammar());
+    const auto made = helper.compile(kCostly);
     REQUIRE_FALSE(made.ok());
     CHECK(made.error().code == Errc::BadArgument);
     CHECK(says(made.error(), "48 MiB"));
