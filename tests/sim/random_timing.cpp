@@ -1,6 +1,6 @@
-#include "runtime/simulation/sim_timing.hpp"
+#include "tests/sim/random_timing.hpp"
 
-namespace paceline {
+namespace paceline::testing {
 namespace {
 
 SimTime around(SimTime typical, SimRandom& random) {
@@ -37,4 +37,4 @@ SimTime RandomTiming::kill(SimRandom& random) {
     return random.log_uniform(limits_.kill_min, limits_.kill_max);
 }
 
-}  // namespace paceline
+}  // namespace paceline::testing
