@@ -87,7 +87,7 @@ public:
 };
 
 /// What a starting pipeline prints on stderr.
-struct Told {
+struct StartOutput {
     bool table = true;     // stages, processes, devices, memory
     bool remarks = true;   // parts and stand-ins, and what makes it slow here
     Show bars = Show::No;  // of loading
@@ -97,7 +97,7 @@ struct Told {
 struct SessionObservers {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
-    Told told = {};
+    StartOutput output = {};
 };
 
 /// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file`

@@ -121,7 +121,7 @@ bool SimWorld::waits_for_resume(const SimEvent& event) const {
     if (core_.now >= suspended_until_) return false;
     switch (event.kind) {
         case SimEventKind::Die:
-        case SimEventKind::ColdUp:
+        case SimEventKind::ControlUp:
         case SimEventKind::Overdue:
         case SimEventKind::Hung:
         case SimEventKind::Gone:

@@ -25,7 +25,7 @@ struct SimTiming {
     /// of the tensor that it announces, 1 if it announces none.
     [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom&) = 0;
     /// A control message from the conductor on its way.
-    [[nodiscard]] virtual SimTime cold(SimRandom&) = 0;
+    [[nodiscard]] virtual SimTime control_hop(SimRandom&) = 0;
     /// News of a stage on its way to the conductor's process, or of room in a channel to a stage.
     [[nodiscard]] virtual SimTime news(SimRandom&) = 0;
     /// What a process has measured of one row through its layers before it is at work; 0: nothing.

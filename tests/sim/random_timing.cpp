@@ -21,8 +21,8 @@ SimTime RandomTiming::hop(const EdgeSpec& edge, std::uint32_t /*rows*/, SimRando
     return around(typical->second, random);
 }
 
-SimTime RandomTiming::cold(SimRandom& random) {
-    return random.log_uniform(limits_.hop_min, limits_.cold_max);
+SimTime RandomTiming::control_hop(SimRandom& random) {
+    return random.log_uniform(limits_.hop_min, limits_.control_max);
 }
 
 SimTime RandomTiming::news(SimRandom& random) {

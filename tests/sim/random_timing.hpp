@@ -14,7 +14,7 @@ struct RandomTimingLimits {
     SimTime hop_max{10'000'000};
     /// Real loops handle a control message before the frames that were sent because of it. Here it
     /// may come after them, but not after as many as no stage would hold.
-    SimTime cold_max{1'000'000};
+    SimTime control_max{1'000'000};
     SimTime job_min{20'000};
     SimTime job_max{5'000'000};
     SimTime job_row{0};      // each of its rows takes so long besides
@@ -33,7 +33,7 @@ public:
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
     [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
-    [[nodiscard]] SimTime cold(SimRandom& random) override;
+    [[nodiscard]] SimTime control_hop(SimRandom& random) override;
     [[nodiscard]] SimTime news(SimRandom& random) override;
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
     [[nodiscard]] SimTime timed_row(StageId /*process*/) override {
