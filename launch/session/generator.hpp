@@ -17,7 +17,6 @@
 #include "actors/decoding/plain_decoder.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
