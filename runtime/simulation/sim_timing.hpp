@@ -1,7 +1,7 @@
 // SimTiming: how long things take in a simulated world.
 //
-// TableTiming (table_timing.hpp) takes it from measured costs, for projections; the fault tests draw
-// it from the seed (tests/sim/random_timing.hpp).
+// TableTiming (table_timing.hpp) takes it from measured costs, for projections; the fault tests
+// draw it from the seed (tests/sim/random_timing.hpp).
 #pragma once
 
 #include <cstdint>
