@@ -46,7 +46,7 @@ EXITS = ("exit", "ahead", "adapter")  # keys of a part's metadata, with a number
 GAMMA = 8
 TREE_ROWS = 16
 FULL = [f"draft.gamma={GAMMA}", "draft.confidence_min=0", "draft.reach_min=0",
-        "draft.while_worth=false", "schedule.reach_min=0"]
+        "schedule.controller=off", "schedule.reach_min=0"]
 # shape: (method, settings)
 SHAPES = {
     f"chain of {GAMMA}": ("speculative", FULL),

@@ -12,6 +12,18 @@ namespace paceline {
 
 enum class Architecture : std::uint8_t { Llama, Qwen2, Qwen3 };  // Mistral files say "llama"
 
+[[nodiscard]] constexpr const char* name_of(Architecture architecture) {
+    switch (architecture) {
+        case Architecture::Llama:
+            return "llama";
+        case Architecture::Qwen2:
+            return "qwen2";
+        case Architecture::Qwen3:
+            return "qwen3";
+    }
+    return "unknown";
+}
+
 /// Which two dimensions of a head rotate together.
 enum class RopePairing : std::uint8_t {
     Adjacent,  // (2i, 2i+1): GGUF files of the llama family, whose q and k rows are permuted

@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-/// A hot message as the conductor received it. `epoch`: of the sender, as its channel has it.
+/// A data message as the conductor received it. `epoch`: of the sender, as its channel has it.
 struct ReceivedFrame {
     StageId from;
     Epoch epoch;

@@ -99,7 +99,6 @@ void BatchWalk::feed(std::optional<TokenId> own) {
 }
 
 void BatchWalk::take_own(std::optional<TokenId> own) {
-    ++result_.rows_sampled;
     if (own && (!masked() || input_.grammar->accept(*own))) {
         commit(*own);
     } else {

@@ -60,7 +60,6 @@ struct WalkResult {
         tokens;                 // committed by this batch: the accepted ones, then the target's own
     std::vector<NodeId> nodes;  // the accepted nodes: tokens.size() - 1 of them
     FinishReason finish = FinishReason::None;
-    std::size_t rows_sampled = 0;
     std::size_t last_row = 0;  // the row that the target's own last token was drawn from
     std::vector<TokenScores> scores = {};  // of each token, if they are wanted; by the verifier
 };

@@ -35,8 +35,6 @@ public:
     [[nodiscard]] std::uint64_t layer_choices() const { return choice_ ? choice_->made() : 0; }
     /// Trials of the search for a skip set.
     [[nodiscard]] std::uint64_t trials() const { return searcher_ ? searcher_->made() : 0; }
-    /// Rows of keys and values handed to Correct.
-    [[nodiscard]] std::uint64_t kv_rows_sent() const { return trunk_ ? trunk_->kv_rows_sent() : 0; }
 
 private:
     Status take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors);

@@ -44,7 +44,6 @@ bool TrunkSender::flush() {
     while (!notes_.empty()) {
         if (emit<TrunkSender>(*context_, correct_, notes_.front()) == Push::Full) return false;
         notes_.pop_front();
-        ++kv_rows_sent_;
     }
     return true;
 }

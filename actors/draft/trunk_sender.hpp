@@ -35,8 +35,6 @@ public:
     /// The channel to Correct is gone, and with it the tensors that the notes name.
     void forget() { notes_.clear(); }
 
-    [[nodiscard]] std::uint64_t kv_rows_sent() const { return kv_rows_sent_; }
-
 private:
     void send_kv(const DraftRequest& request, const DraftNode& node);
 
@@ -44,7 +42,6 @@ private:
     DraftModel* model_;
     StageContext* context_ = nullptr;
     std::deque<msg::TensorNote> notes_;  // published, but found no room
-    std::uint64_t kv_rows_sent_ = 0;
 };
 
 }  // namespace paceline

@@ -6,7 +6,7 @@
 //
 // A request's attempts only grow, so stale and early messages can be told apart. Ids are not
 // ordered in time: a restarted stage may get a newer request before a further turn of an older one.
-// Begin comes from the conductor, hot messages from other stages, so a batch may overtake the
+// Begin comes from the conductor, data messages from other stages, so a batch may overtake the
 // Begin it belongs to: it is held (bounded) and handled after the Begin.
 //
 //     [unknown] -- begun() --> [runs] -- ended() --> [over] -- begun(), next attempt --> [runs]
@@ -18,7 +18,7 @@
 //
 // A Stop that overtakes its Begin is not held: the attempt is over, and its Begin will be ignored.
 // So a stage that was paused while many requests came and went holds none of them.
-// Messages that may be early in large numbers when a stage is behind with its cold messages:
+// Messages that may be early in large numbers when a stage is behind with its control messages:
 //   proposals     hints: kHintsMax of them are held, and the newest count
 //   batches       not held here: they wait in the segment's queue, each with a tensor slot of the
 //                 segment before, which stops when it has none left

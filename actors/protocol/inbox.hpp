@@ -1,4 +1,4 @@
-// Inbox: the hot messages of one actor: a table that routes each kind to the role that handles it,
+// Inbox: the data messages of one actor: a table that routes each kind to the role that handles it,
 // the check of their epoch (epoch_fence.hpp), and the filter that tells stale, current and
 // early messages apart (attempt_filter.hpp).
 //
@@ -82,7 +82,7 @@ public:
             .value();
     }
     /// As admit(), for a message that the caller keeps itself if it is early.
-    template <msg::HotMessage M>
+    template <msg::DataMessage M>
     Age peek(StageId from, const msg::Route& route) {
         if (!of_channel<M>(from, route)) return Age::Stale;
         return fence<M>(from, route, attempts.peek(route)).value();
@@ -92,7 +92,7 @@ public:
 
 private:
     static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::Scores) + 1;
-    template <msg::HotMessage M>
+    template <msg::DataMessage M>
     static constexpr std::uint16_t kind_of = static_cast<std::uint16_t>(M::kKind);
 
     struct Entry {
@@ -109,11 +109,11 @@ private:
             fmt::format("stage {} sent a message of kind {}, which this stage does not handle",
                         from.value, kind)};
     }
-    template <class Role, msg::HotMessage... Ms>
+    template <class Role, msg::DataMessage... Ms>
     void attach(Role& role, Kinds<Ms...> /*kinds*/) {
         (attach_one<Role, Ms>(role), ...);
     }
-    template <class Role, msg::HotMessage M>
+    template <class Role, msg::DataMessage M>
     void attach_one(Role& role) {
         static_assert(kind_of<M> < kKindsEnd);
         Entry& entry = table_[kind_of<M>];
@@ -126,11 +126,11 @@ private:
         };
     }
 
-    template <msg::HotMessage M>
+    template <msg::DataMessage M>
     bool of_channel(StageId from, const msg::Route& route) {
         return has_epoch_of_channel(*context_, from, kind_of<M>, route);
     }
-    template <msg::HotMessage M>
+    template <msg::DataMessage M>
     Result<Age> fence(StageId from, const msg::Route& route, Result<Age> age) {
         if (age.ok() && age.value() == Age::Stale) count_fenced(*context_, from, kind_of<M>, route);
         return age;

@@ -38,7 +38,7 @@ struct TensorLimits {
 };
 
 /// The message in `bytes`. Errors: Protocol if the size is not that of M, or of the Batch.
-template <msg::HotMessage M>
+template <msg::DataMessage M>
 [[nodiscard]] Result<M> decode_message(std::span<const std::byte> bytes) {
     if constexpr (msg::PlainMessage<M>) {
         if (bytes.size() != sizeof(M)) {

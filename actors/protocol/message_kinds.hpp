@@ -1,4 +1,4 @@
-// Kinds: the hot messages that a role declares to handle or to emit.
+// Kinds: the data messages that a role declares to handle or to emit.
 //
 //     struct Dispatcher {
 //         using Handles = Kinds<msg::Proposal>;    // Inbox::attach() routes these kinds to it
@@ -20,14 +20,14 @@
 
 namespace paceline {
 
-template <msg::HotMessage... Ms>
+template <msg::DataMessage... Ms>
 struct Kinds {
     template <class M>
     static constexpr bool has = (std::is_same_v<M, Ms> || ...);
 };
 
 template <class Role, class M>
-concept EmittedBy = msg::HotMessage<M> && Role::Emits::template has<M>;
+concept EmittedBy = msg::DataMessage<M> && Role::Emits::template has<M>;
 
 /// Sends a message that may be lost: after Full nothing is kept.
 template <class Role, class M>

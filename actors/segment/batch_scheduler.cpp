@@ -389,9 +389,4 @@ std::optional<Micros> BatchScheduler::due() const {
     return soonest;
 }
 
-std::int32_t BatchScheduler::slots_in_use(RequestId request) const {
-    const auto found = entries_.find(request);
-    return found == entries_.end() ? 0 : found->second.slots.in_use();
-}
-
 }  // namespace paceline

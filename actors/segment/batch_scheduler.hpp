@@ -159,7 +159,6 @@ public:
     /// Pages of the KV cache that running requests and scratch slots hold. Those of cached blocks
     /// that no request holds are not counted: they are freed when room is needed.
     [[nodiscard]] std::int32_t pages_in_use() const;
-    [[nodiscard]] std::int32_t pages_cached() const { return prefixes_.unheld(); }
     /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed
     /// the new root.
     Outcome follow(RequestId request, const TreeUpdate& step, Micros now);
@@ -201,8 +200,6 @@ public:
     [[nodiscard]] std::optional<Micros> due() const;
 
     [[nodiscard]] const ProposalTally& proposals() const { return proposals_; }
-    /// KV slots in use by a request; 0 if it is not here.
-    [[nodiscard]] std::int32_t slots_in_use(RequestId request) const;
 
 private:
     static constexpr Position kNever = -1;

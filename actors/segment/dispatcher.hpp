@@ -1,6 +1,6 @@
 // Dispatcher: the role of a target's first segment: decides what the layers work on next.
 // Handles: Proposal (from draft, correct and exits), Draw (from draft and correct).
-// Emits: Price, to draft, correct and exits; Prefix, to the next segment; PagesWanted (cold), to
+// Emits: Price, to draft, correct and exits; Prefix, to the next segment; PagesWanted (control), to
 // the conductor. Its batches are no messages: they are the parts of the next run of its own
 // segment, which passes them on.
 //

@@ -4,14 +4,13 @@
 // trained one). Its tokens are candidates only. Three uses, which may be combined:
 //
 //   candidates FOLD's Early Verify (section 4): after each row of a verify batch the `top` best
-//   tokens
-//              are sent to draft and correct, which grow continuations below them
+//              tokens are sent to draft and correct, which grow continuations below them
 //   proposes   AdaDecode (section 3): if the probability of the token after the newest row is above
 //              `gate`, that token starts at layer 0 at once, while the row's deeper layers run in
 //              the next segment's process, or wait there (`defers`) until a row below the gate
 //              arrives
-//   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode, appendix
-//              E) propose after each verdict
+//   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode,
+//              appendix E) propose after each verdict
 //
 // With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
 // too, so that it has the keys of the whole text.

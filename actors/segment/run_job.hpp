@@ -9,8 +9,8 @@
 #pragma once
 
 #include "actors/segment/early_verify.hpp"
-#include "actors/segment/final_verify.hpp"
 #include "actors/segment/layer_job.hpp"
+#include "actors/segment/verify_job.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {

@@ -232,7 +232,7 @@ Status SegmentActor::handle(StageId from, const msg::Prefix& prefix) {
     return {};
 }
 
-// ---- Figures
+// ---- Metrics
 
 void SegmentActor::show_gauges() {
     host_.context->set(gauges::kRequests, host_.requests.running());

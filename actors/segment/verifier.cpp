@@ -113,7 +113,6 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
         backend_.head(HeadId::Final, hidden, static_cast<int>(count),
                       std::span{logits_}.first(count * vocab));
     }
-    ++head_calls_;
 }
 
 /// Whether no row of the call needs more than its own hidden state to be drawn from.
@@ -173,7 +172,6 @@ void Verifier::score(ScoredRows& rows) {
         const std::size_t count = std::min<std::size_t>(options_.head_rows, rows.count - first);
         backend_.head(HeadId::Final, rows.hidden.subspan(first * dim, count * dim),
                       static_cast<int>(count), std::span{logits_}.first(count * vocab));
-        ++head_calls_;
         for (std::size_t i = 0; i < count; ++i) {
             row_scores_.read(std::span{logits_}.subspan(i * vocab, vocab),
                              rows.state.spec().scores.top, *scratch_);

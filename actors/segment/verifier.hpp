@@ -82,9 +82,6 @@ public:
     /// What is then drawn after a row. The state must outlive the job.
     [[nodiscard]] static DrawJob job_behind(const RequestState& state, const msg::BatchRow& row);
 
-    /// How often the head has been called so far.
-    [[nodiscard]] std::uint64_t head_calls() const { return head_calls_; }
-
 private:
     struct Walk;
     void compute(std::span<Walk> walks, std::size_t first);
@@ -105,7 +102,6 @@ private:
     bool drawn_ = false;
     std::vector<DrawJob> jobs_;
     std::vector<std::optional<TokenId>> tokens_;
-    std::uint64_t head_calls_ = 0;
 };
 
 /// Of the deepest of `rows` below the first: how much could have been accepted.

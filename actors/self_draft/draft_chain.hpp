@@ -21,7 +21,7 @@
 #include "actors/account/gain_turns.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "ipc/base/ids.hpp"
-#include "model/backend.hpp"
+#include "model/placed_span.hpp"
 #include "model/rows.hpp"
 #include "model/skip_set.hpp"
 

@@ -271,7 +271,7 @@ void SelfDraft::verified(const RequestState& state,
     tapped_.clear();
 }
 
-// ---- Figures
+// ---- Metrics
 
 void SelfDraft::show() {
     const SkipSearch* search = optimiser_ ? optimiser_->search() : nullptr;

@@ -5,10 +5,10 @@
 #include <limits>
 #include <random>
 
-#include "model/kernels/cuda/copy.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
 
 #include "bench/cuda/attention_bench.hpp"
+#include "bench/cuda/copy.hpp"
 #include "bench/cuda/products.hpp"
 #include "bench/cuda/sections.hpp"
 

@@ -1,6 +1,6 @@
 // KindRule: which kinds of frame a ring may carry, how long each may be, and how urgent it is.
 //
-// Each end of a ring is given a table of rules (the pipeline's own is kHotKinds, hot_kinds.hpp).
+// Each end of a ring is given a table of rules (the pipeline's own is kDataKinds, data_kinds.hpp).
 // The producer takes the urgency of a push from it; the consumer refuses a frame without a rule.
 // Urgent frames may use a ring's reserved slots, so that in a cycle of stages whose rings are full
 // of proposals and batches a verdict can still be sent, after which they are consumed. A ring may

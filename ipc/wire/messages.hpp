@@ -346,10 +346,10 @@ concept PlainMessage = std::is_trivially_copyable_v<M> && std::is_standard_layou
     { M::kKind } -> std::convertible_to<Kind>;
 };
 template <class M>
-concept HotMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
+concept DataMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
               PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> &&
-              PlainMessage<Prefix> && PlainMessage<Scores> && HotMessage<Batch>);
+              PlainMessage<Prefix> && PlainMessage<Scores> && DataMessage<Batch>);
 
 /// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
 /// part. Nothing for an unknown kind or a frame that is too short. Unchecked.

@@ -111,9 +111,9 @@ Result<CheckResult> check_pipeline(const OpenedModel& model,
     session_options.trace = true;
     session_options.requests = task.at_once;
     session_options.kv_memory = task.kv_memory;
-    session_options.told.table = environment.stderr_is_terminal || log.verbose();
-    session_options.told.remarks = task.remarks;
-    session_options.told.bars = log.verbose() ? Show::No : bars_on(environment);
+    session_options.output.table = environment.stderr_is_terminal || log.verbose();
+    session_options.output.remarks = task.remarks;
+    session_options.output.bars = log.verbose() ? Show::No : bars_on(environment);
     Result<std::unique_ptr<PipelineSession>> opened =
         PipelineSession::open(model.file, options, pipeline, session_options);
     if (!opened) return opened.error();

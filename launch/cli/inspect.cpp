@@ -18,11 +18,11 @@
 #include "launch/load/parts_search.hpp"
 #include "launch/load/stored_types.hpp"
 #include "launch/placement/method_fit.hpp"
-#include "model/weights/describe.hpp"
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
+#include "model/weights/trained_parts.hpp"
 
 namespace paceline {
 
@@ -174,12 +174,20 @@ void print_wrapped(const char* head, const std::string& names) {
     std::printf("%s\n", line.c_str());
 }
 
+/// The file of a trained part, and the licence that it states.
+std::string part_text(const std::string& file) {
+    std::string text = visible(file, kLineShownBytesMax);
+    if (const Result<PartCard> card = open_card(file); card && !card.value().licence.empty())
+        text += ", licence " + visible(card.value().licence);
+    return text;
+}
+
 /// Which methods can decode the model, by the parts that they would use; which of them cannot, and
 /// why.
 void print_methods(const std::vector<MethodFit>& fits, const std::vector<std::string>& parts) {
     std::printf("\n");
     for (const std::string& part : parts)
-        std::printf("trained part  %s\n", visible(part, kLineShownBytesMax).c_str());
+        std::printf("trained part  %s\n", part_text(part).c_str());
     if (parts.empty()) std::printf("trained part  none was found for this model\n");
     const std::pair<const char*, PartsUse> groups[] = {{"with parts", PartsUse::Trained},
                                                        {"stand-ins", PartsUse::StandIns},

@@ -194,8 +194,8 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         if (!resolved) return resolved.error();
         ResolvedConfig& pipeline = resolved.value().resolved;
         const PipelineConfig& config = pipeline.config;
-        const OpenTold told{.bars = bars_, .remarks = !options.quiet};
-        if (Status s = keep_draft_copy(pipeline, model_->file, options.model, environment, told);
+        const OpenOutput output{.bars = bars_, .remarks = !options.quiet};
+        if (Status s = keep_draft_copy(pipeline, model_->file, options.model, environment, output);
             !s)
             return s.error();
         supervision = config.supervision;
@@ -206,9 +206,9 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
         const bool table = options.verbose || environment.stderr_is_terminal;
         const SessionObservers hooks{.log = &log,
                                      .trace = !options.trace_file.empty(),
-                                     .told = {.table = table && !options.quiet,
-                                              .remarks = !options.quiet,
-                                              .bars = options.bars(environment)}};
+                                     .output = {.table = table && !options.quiet,
+                                                .remarks = !options.quiet,
+                                                .bars = options.bars(environment)}};
         return make_pipeline_generator(model_->file, options.model, pipeline, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();

@@ -71,11 +71,6 @@ const StageConfig* PipelineConfig::stage_of(StageRole role) const {
     return found == stages.end() ? nullptr : &*found;
 }
 
-Result<PipelineConfig> read_pipeline_config(const std::string& path) {
-    const Result<ConfigSource> source = file_source(path);
-    return source ? parse_pipeline_config(source.value()) : source.error();
-}
-
 Result<PipelineConfig> parse_pipeline_config(std::string_view text, const std::string& file) {
     return parse_pipeline_config(ConfigSource{std::string{text}, file});
 }

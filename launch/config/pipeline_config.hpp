@@ -65,11 +65,8 @@ struct PipelineConfig {
 /// The keys of [pipeline].
 [[nodiscard]] std::vector<Field> fields_of(PipelineConfig& config);
 
-/// Reads and checks `path`. Errors: BadFile (missing, not TOML, with the line), BadArgument
-/// (unknown keys, values out of range, names used twice, what cannot work together).
-[[nodiscard]] Result<PipelineConfig> read_pipeline_config(const std::string& path);
-
-/// The same from text that was read.
+/// Reads and checks the text of a file or method. Errors: BadFile (not TOML, with the line),
+/// BadArgument (unknown keys, values out of range, names used twice, what cannot work together).
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(const ConfigSource& source);
 /// The same; `file` is the name used in messages, `extends` names methods only.
 [[nodiscard]] Result<PipelineConfig> parse_pipeline_config(std::string_view text,

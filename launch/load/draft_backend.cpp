@@ -126,13 +126,13 @@ Status keep_draft_copy(ResolvedConfig& pipeline,
                        const ModelFile& target,
                        const ModelOptions& options,
                        const Environment& environment,
-                       OpenTold told) {
+                       OpenOutput output) {
     const std::optional<DraftConfig>& draft = pipeline.config.draft;
     if (!draft || draft->model != DraftModelKind::File || is_synthetic(target)) return {};
     PartFiles& files = pipeline.parts.files;
     DraftBackend plan;
     if (Status s = open_draft_model(files.draft, target, plan); !s) return s;
-    take_packed_copy(*plan.own, options, environment, told);
+    take_packed_copy(*plan.own, options, environment, output);
     files.draft_copy = plan.own->copy_path();
     return {};
 }

@@ -56,7 +56,7 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
                                      const ModelFile& target,
                                      const ModelOptions& options,
                                      const Environment& environment,
-                                     OpenTold told);
+                                     OpenOutput output);
 
 /// The first `count` token ids of a vocabulary, for HeadSpec::tokens; 0: empty, which means all.
 [[nodiscard]] std::vector<TokenId> short_list(int count, int vocab_size);

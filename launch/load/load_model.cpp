@@ -52,9 +52,9 @@ Result<ModelFile> open_named_model(const ModelOptions& options) {
 void take_packed_copy(ModelFile& file,
                       const ModelOptions& options,
                       const Environment& environment,
-                      OpenTold told) {
-    const std::string remark = use_packed_cache(file, options, environment, told.bars);
-    if (!remark.empty() && told.remarks)
+                      OpenOutput output) {
+    const std::string remark = use_packed_cache(file, options, environment, output.bars);
+    if (!remark.empty() && output.remarks)
         std::fprintf(stderr, "paceline: %s\n", visible(remark, kLineShownBytesMax).c_str());
 }
 
@@ -64,12 +64,12 @@ Result<OpenedModel> open_model(const ModelOptions& options, const Environment& e
 
 Result<OpenedModel> open_model(const ModelOptions& options,
                                const Environment& environment,
-                               OpenTold told) {
+                               OpenOutput output) {
     Result<ModelFile> file = open_model_file(options, environment);
     if (!file) return file.error();
     Result<Tokenizer> tokenizer = tokenizer_of(file.value());
     if (!tokenizer) return tokenizer.error();
-    take_packed_copy(file.value(), options, environment, told);
+    take_packed_copy(file.value(), options, environment, output);
     return OpenedModel{std::move(file).value(), std::move(tokenizer).value()};
 }
 

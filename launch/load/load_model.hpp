@@ -36,7 +36,7 @@ struct OpenedModel {
 [[nodiscard]] Result<ModelFile> open_named_model(const ModelOptions& options);
 
 /// What the next two show on stderr.
-struct OpenTold {
+struct OpenOutput {
     Show bars = Show::No;
     bool remarks = true;  // a packed copy that was damaged or cannot be kept
 };
@@ -47,13 +47,13 @@ struct OpenTold {
 void take_packed_copy(ModelFile& file,
                       const ModelOptions& options,
                       const Environment& environment,
-                      OpenTold told);
+                      OpenOutput output);
 
 /// For decoding text, with take_packed_copy(). Errors: those of open_model_file() and
 /// tokenizer_of().
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment,
-                                             OpenTold told);
+                                             OpenOutput output);
 /// With bars where stderr is a terminal.
 [[nodiscard]] Result<OpenedModel> open_model(const ModelOptions& options,
                                              const Environment& environment);

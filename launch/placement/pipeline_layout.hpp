@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/conductor/conductor_actor.hpp"
+#include "actors/conductor/conductor_plan.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control.hpp"
 #include "launch/base/model_options.hpp"

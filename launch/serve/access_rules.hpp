@@ -60,7 +60,6 @@ public:
     [[nodiscard]] static std::optional<ApiError> check_content_type(const RequestHead& head);
     /// Of Access-Control-Allow-Origin; empty: no such header.
     [[nodiscard]] std::string allowed_origin(const RequestHead& head) const;
-    [[nodiscard]] bool has_origins() const { return !origins_.empty(); }
     [[nodiscard]] bool has_keys() const { return !digests_.empty(); }
 
 private:

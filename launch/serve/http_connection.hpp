@@ -14,8 +14,6 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 
-#include "launch/api/routes.hpp"
-#include "launch/serve/http_answers.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_writer.hpp"
 

@@ -68,7 +68,7 @@ Result<std::unique_ptr<PipelineSession>> start(const ServedModel& model,
     const bool table = log.verbose() || environment.stderr_is_terminal;
     return PipelineSession::open(file, options.model, pipeline.value(),
                                  {.log = &log,
-                                  .told = {.table = table, .remarks = true, .bars = bars},
+                                  .output = {.table = table, .remarks = true, .bars = bars},
                                   .requests = options.requests,
                                   .kv_memory = options.kv_memory});
 }

@@ -9,6 +9,7 @@
 #include "actors/decoding/answer.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "launch/base/environment.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/session/generator.hpp"
 

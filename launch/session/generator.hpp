@@ -17,7 +17,6 @@
 #include "actors/decoding/plain_decoder.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
@@ -87,7 +86,7 @@ public:
 };
 
 /// What a starting pipeline prints on stderr.
-struct Told {
+struct StartOutput {
     bool table = true;     // stages, processes, devices, memory
     bool remarks = true;   // parts and stand-ins, and what makes it slow here
     Show bars = Show::No;  // of loading
@@ -97,7 +96,7 @@ struct Told {
 struct SessionObservers {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
-    Told told = {};
+    StartOutput output = {};
 };
 
 /// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file`

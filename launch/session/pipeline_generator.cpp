@@ -117,7 +117,7 @@ Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file
                                                            const ResolvedConfig& pipeline,
                                                            const SessionObservers& hooks) {
     Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
-        file, options, pipeline, {.log = hooks.log, .trace = hooks.trace, .told = hooks.told});
+        file, options, pipeline, {.log = hooks.log, .trace = hooks.trace, .output = hooks.output});
     if (!session) return session.error();
     return std::unique_ptr<Generator>{
         std::make_unique<PipelineGenerator>(std::move(session).value())};

@@ -339,7 +339,7 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     Result<PipelinePlan> plan = plan_pipeline(
         file, model, pipeline, {.contexts = options.requests, .bytes = options.kv_memory});
     if (!plan) return plan.error();
-    if (options.told.remarks) {
+    if (options.output.remarks) {
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
         std::fputs(too_few_cores_text(pipeline.config, plan.value().placement, cores).c_str(),
                    stderr);
@@ -348,16 +348,16 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     auto thread = std::make_unique<LoopThread>();
     Result<std::unique_ptr<Impl>> made = thread->call([&]() -> Result<std::unique_ptr<Impl>> {
         Result<StartedPipeline> started = start_pipeline(
-            plan.value(), file, model, pipeline, *options.log, options.trace, options.told.bars);
+            plan.value(), file, model, pipeline, *options.log, options.trace, options.output.bars);
         if (!started) return started.error();
         return std::make_unique<Impl>(*thread, std::move(started).value(), std::move(plan).value(),
                                       pipeline, file.config(), *options.log);
     });
     if (!made) return made.error();
     std::unique_ptr<Impl> impl = std::move(made).value();
-    if (options.told.remarks) std::fputs(unpinned_text(impl->pin_error()).c_str(), stderr);
-    if (options.told.table) std::fputs(impl->table().c_str(), stderr);
-    if (options.told.remarks) std::fputs(impl->parts().c_str(), stderr);
+    if (options.output.remarks) std::fputs(unpinned_text(impl->pin_error()).c_str(), stderr);
+    if (options.output.table) std::fputs(impl->table().c_str(), stderr);
+    if (options.output.remarks) std::fputs(impl->parts().c_str(), stderr);
     impl->serve();
     return std::unique_ptr<PipelineSession>{
         new PipelineSession{std::move(thread), std::move(impl)}};

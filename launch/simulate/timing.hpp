@@ -58,7 +58,9 @@ public:
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
     [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
-    [[nodiscard]] SimTime cold(SimRandom& random) override { return table_timing_->cold(random); }
+    [[nodiscard]] SimTime control_hop(SimRandom& random) override {
+        return table_timing_->control_hop(random);
+    }
     [[nodiscard]] SimTime news(SimRandom& random) override { return table_timing_->news(random); }
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
     [[nodiscard]] SimTime kill(SimRandom& random) override { return table_timing_->kill(random); }

@@ -7,6 +7,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "actors/conductor/conductor_actor.hpp"
 #include "actors/protocol/counters.hpp"
 #include "ipc/wire/control.hpp"
 #include "launch/load/draft_backend.hpp"

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ipc/base/check.hpp"
+#include "model/kernels/cuda/gemm/gemm_blas.hpp"
 
 namespace paceline {
 namespace {

@@ -42,7 +42,7 @@
 #include "model/cuda/rotation_table.hpp"
 #include "model/device_sampler.hpp"
 #include "model/kernels/cuda/attention.hpp"
-#include "model/kernels/cuda/gemm/gemm_blas.hpp"
+#include "model/kernels/cuda/blas.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
 #include "model/kv_layers.hpp"

@@ -17,9 +17,9 @@ namespace paceline {
 
 struct Candidate {
     TokenId token = 0;
-    float log_prob =
-        0.0f;  // log softmax of the scores over the tokens that the filters keep, <= 0;
-               // greedy: the model's log probability
+    /// Log softmax of the scores over the tokens that the filters keep, <= 0; greedy: the model's
+    /// log probability.
+    float log_prob = 0.0f;
 };
 
 /// Scores with noise: tokens whose score is lower than the best by more than this are left out of

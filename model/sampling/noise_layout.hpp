@@ -36,11 +36,6 @@ inline constexpr std::uint32_t kUseRace = 0;  // index 16 * (tile / 4) + column,
 inline constexpr std::uint32_t kUsePick = 1;  // index group, top 4 bits of word 0
 inline constexpr std::uint32_t kUseRest = 2;  // index token, word 0
 
-// The largest noise is -log of the smallest possible race, 2^-36: 36 log 2 = 24.953.
-inline constexpr float kGumbelMax = 25.0f;
-// The smallest is -log(22.19 / 16 + 22.19) = -3.161.
-inline constexpr float kGumbelMin = -3.2f;
-
 // Bounds are widened by this much: the computed logarithm is monotonic only up to its rounding.
 inline constexpr float kBoundSlack = 1.0f / 1024.0f;
 

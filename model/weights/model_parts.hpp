@@ -1,7 +1,7 @@
 // ModelParts: the common result of all readers of weight formats; a ModelFile is these parts and a
 // mapping. A draft part is one that borrows from its target (trained_parts.hpp).
 //
-// Filled by a format's reader (gguf/gguf_file.hpp, huggingface/folder.hpp), which has checked all
+// Filled by a format's reader (gguf/gguf_shards.hpp, huggingface/folder.hpp), which has checked all
 // of it before it returns. Owns its strings and vectors; the TensorViews point into bytes owned
 // elsewhere.
 #pragma once

@@ -27,7 +27,7 @@ struct PartCard {
     PartKind kind = PartKind::Draft;
     std::uint64_t target = 0;  // ModelFile::fingerprint() of the target
     std::string name;          // for people
-    std::string licence;
+    std::string licence;       // likewise; may be empty
 };
 
 /// Errors: BadFile, Unsupported (another version of the format), naming file, key and value.

@@ -275,7 +275,6 @@ Result<ProbePart> open_probe_part(const std::string& path, const ModelFile& targ
                          (target.lora() == nullptr ? "the target with a LoRA merged"
                                                    : "heads of the target without a LoRA")};
     }
-    out.heads_digest = part.value().file.metadata("heads").value_or("");
     out.card = std::move(part.value().card);
     return out;
 }

@@ -48,7 +48,6 @@ struct AdapterPart {
 struct ProbePart {
     PartCard card;
     std::vector<Probe> probes;  // each of another exit, head or mode
-    std::string heads_digest;   // file_digest() of the part whose heads they are for; may be empty
 
     /// nullptr: there is none for that.
     [[nodiscard]] const Probe* find(int layer, ProbeHead head, ProbeMode mode) const;

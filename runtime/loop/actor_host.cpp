@@ -5,7 +5,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 
 namespace paceline {
 
@@ -26,7 +26,7 @@ public:
                             std::span<const std::byte> bytes) override {
         Hosted* here = host_.find(to);
         if (here == nullptr) return host_.environment_.send(self_, to, kind, bytes);
-        const KindRule* rule = find_rule(kHotKinds, kind);
+        const KindRule* rule = find_rule(kDataKinds, kind);
         PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
         PACE_CHECK(bytes.size() >= rule->bytes_min, "a message shorter than its kind");
         PACE_CHECK(bytes.size() <= rule->bytes_max, "a message longer than its kind");
@@ -108,8 +108,8 @@ void ActorHost::guarded(Call call) {
     }
 }
 
-ActorHost::ActorHost(HostEnvironment& outside, Channels channels)
-    : environment_{outside}, channels_{channels} {}
+ActorHost::ActorHost(HostEnvironment& environment, Channels channels)
+    : environment_{environment}, channels_{channels} {}
 ActorHost::~ActorHost() = default;
 
 void ActorHost::add(StageId id, Epoch epoch, Actor& actor) {
@@ -177,11 +177,11 @@ void ActorHost::peer(StageId peer, PeerChange change) {
 }
 
 void ActorHost::deliver(Hosted& hosted, Mail mail) {
-    if (auto* hot = std::get_if<DataMessage>(&mail)) {
-        --hot->channel->waiting;
-        hosted.actor->handle(hot->channel->spec.from, hot->kind, hot->bytes);
-    } else if (auto* cold = std::get_if<ControlMessage>(&mail)) {
-        hosted.actor->on_control(cold->from, cold->message);
+    if (auto* data = std::get_if<DataMessage>(&mail)) {
+        --data->channel->waiting;
+        hosted.actor->handle(data->channel->spec.from, data->kind, data->bytes);
+    } else if (auto* order = std::get_if<ControlMessage>(&mail)) {
+        hosted.actor->on_control(order->from, order->message);
     } else {
         auto& completion = std::get<Completion>(mail);
         completion.done(completion.outcome);

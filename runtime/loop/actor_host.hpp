@@ -73,7 +73,7 @@ public:
     /// Whether a channel between two hosted actors must have been connected before it is used.
     using Channels = LocalChannels::Policy;
 
-    ActorHost(HostEnvironment& outside, Channels channels);
+    ActorHost(HostEnvironment& environment, Channels channels);
     ActorHost(const ActorHost&) = delete;
     ActorHost& operator=(const ActorHost&) = delete;
     ~ActorHost();
@@ -85,7 +85,7 @@ public:
     /// Calls on_start of all, in the order in which they were added.
     void start();
 
-    // Dispatch from outside, at once.
+    // Dispatch of what other processes sent, at once.
     void handle(StageId to, StageId from, std::uint16_t kind, std::span<const std::byte> bytes);
     void control(StageId to, StageId from, const control::Message& message);
     void room(StageId who, StageId to);

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 
 namespace paceline {
 namespace {
 
 /// A span: map_end() takes its arguments by value, and an array's copy would end with it.
-constexpr std::span<const KindRule> kRules{kHotKinds};
+constexpr std::span<const KindRule> kRules{kDataKinds};
 
 std::string number(StageId id) {
     return std::to_string(id.value);

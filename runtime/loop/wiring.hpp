@@ -26,7 +26,7 @@
 #include "ipc/transport/tensor_pool.hpp"
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 #include "runtime/loop/process_spec.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 

@@ -24,7 +24,7 @@ enum class SimEventKind : std::uint8_t {
     Thaw,       // it continues after a freeze
     Die,        // a kill reaches it
     Loaded,     // it has loaded
-    ColdUp,     // its connection brings the conductor something
+    ControlUp,  // its connection brings the conductor something
     Overdue,    // its job should have ended
     Hung,       // its freeze `data` has lasted longer than the hang limit
     Gone,       // the supervisor learns that it has ended

@@ -1,10 +1,10 @@
-// SimFaults: the faults of a simulated run. The plan is made from a seed before the run, so that it
-// can be printed, and reduced by hand to find the cause of a failure.
+// SimFault: a fault of a simulated run. All of them are known before the run
+// (SimWorld::add_faults()), so that they can be printed, and reduced by hand to find the cause of a
+// failure.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "ipc/base/ids.hpp"
 #include "runtime/simulation/sim_random.hpp"
@@ -32,11 +32,5 @@ struct SimFault {
     SimTime lasts{0};
 };
 [[nodiscard]] std::string describe(const SimFault& fault);
-
-/// Up to `faults_max` faults in [0, until), often close to each other.
-[[nodiscard]] std::vector<SimFault> plan_faults(SimRandom& random,
-                                                const std::vector<StageId>& processes,
-                                                std::uint32_t faults_max,
-                                                SimTime until);
 
 }  // namespace paceline

@@ -83,7 +83,7 @@ void SimProcess::run_until_blocked() {
 }
 
 bool SimProcess::iterate() {
-    bool any = take_cold();
+    bool any = take_control();
     if (life_ != Life::Running) return any;
     // By index: a control message may close or add edges.
     for (std::size_t i = 0; i < in_.size() && may_handle(); ++i) {
@@ -101,11 +101,11 @@ bool SimProcess::iterate() {
     return lose_faulty() || any;
 }
 
-bool SimProcess::take_cold() {
+bool SimProcess::take_control() {
     bool any = false;
-    while (!cold_.empty() && cold_.front().arrives <= site_.core.now && may_handle()) {
-        SimMessage message = std::move(cold_.front().message);
-        cold_.pop_front();
+    while (!control_.empty() && control_.front().arrives <= site_.core.now && may_handle()) {
+        SimMessage message = std::move(control_.front().message);
+        control_.pop_front();
         take(std::move(message));
         any = true;
     }
@@ -232,7 +232,7 @@ void SimProcess::plan_wake() {
     if (busy_ && !spec_.handlers_during_jobs) return;  // the end of the job wakes it
     if (life_ != Life::Waiting && life_ != Life::Running) return;
     SimTime next = SimTime::max();
-    if (!cold_.empty()) next = std::min(next, cold_.front().arrives);
+    if (!control_.empty()) next = std::min(next, control_.front().arrives);
     for (const auto& channel : in_) {
         if (const auto arrival = channel->next_arrival()) next = std::min(next, *arrival);
     }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 #include "ipc/wire/messages.hpp"
 #include "runtime/loop/control_port.hpp"
 
@@ -80,7 +80,7 @@ void SimProcess::die(const std::string& how) {
     out_.clear();
     in_.clear();
     retired_.clear();
-    cold_.clear();
+    control_.clear();
     host_.reset();
     body_.reset();
     site_.ended(*this);
@@ -107,7 +107,7 @@ Push SimProcess::send(StageId from,
                       std::span<const std::byte> bytes) {
     const AllocationPause pause{site_};
     if (doomed_) return Push::Ok;
-    const KindRule* rule = find_rule(kHotKinds, kind);
+    const KindRule* rule = find_rule(kDataKinds, kind);
     PACE_CHECK(rule != nullptr, "a message of a kind that does not exist");
     PACE_CHECK(bytes.size() >= rule->bytes_min && bytes.size() <= rule->bytes_max,
                "a message whose length is not its kind's");
@@ -208,10 +208,10 @@ void SimProcess::receive(SimMessage message) {
     if (life_ == Life::Ended) return;
     SimCore& core = site_.core;
     // The conductor's own news come to it at once.
-    const SimTime delay = serial_ == 0 ? SimTime{0} : site_.timing.cold(core.random);
-    cold_last_ = std::max(core.now + delay, cold_last_);
-    cold_.push_back({cold_last_, std::move(message)});
-    wake(cold_last_);
+    const SimTime delay = serial_ == 0 ? SimTime{0} : site_.timing.control_hop(core.random);
+    control_last_ = std::max(core.now + delay, control_last_);
+    control_.push_back({control_last_, std::move(message)});
+    wake(control_last_);
 }
 
 void SimProcess::report(SimReport report) {
@@ -219,7 +219,7 @@ void SimProcess::report(SimReport report) {
     SimCore& core = site_.core;
     report_last_ = std::max(core.now + site_.timing.news(core.random), report_last_);
     reports_.push_back(std::move(report));
-    core.push(report_last_, SimEventKind::ColdUp, serial_);
+    core.push(report_last_, SimEventKind::ControlUp, serial_);
 }
 
 SimReport SimProcess::take_report() {

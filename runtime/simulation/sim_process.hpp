@@ -253,7 +253,7 @@ private:
         bool wants_room = false;
         bool wants_slot = false;
     };
-    struct Cold {
+    struct ControlMail {
         SimTime arrives;
         SimMessage message;
     };
@@ -266,7 +266,7 @@ private:
         site_.core.tell([&] { return title() + " " + text(); });
     }
     bool iterate();
-    bool take_cold();
+    bool take_control();
     void take(SimMessage message);
     bool drain(SimChannel& channel);
     bool call_rooms();
@@ -299,8 +299,8 @@ private:
     SimChannels retired_;  // closed, but jobs may still touch their tensors
     std::set<StageId> absent_;
     std::vector<SimEdgeFault> faulty_;  // found in this iteration
-    std::deque<Cold> cold_;
-    SimTime cold_last_{0};
+    std::deque<ControlMail> control_;
+    SimTime control_last_{0};
     std::deque<SimReport> reports_;
     SimTime report_last_{0};
 

@@ -31,7 +31,7 @@ const char* name_of(SimEventKind kind) {
             return "die";
         case SimEventKind::Loaded:
             return "loaded";
-        case SimEventKind::ColdUp:
+        case SimEventKind::ControlUp:
             return "report";
         case SimEventKind::Overdue:
             return "overdue";
@@ -151,7 +151,7 @@ void SimWorld::dispatch(const SimEvent& event) {
             return die(event.who);
         case SimEventKind::Loaded:
             return who.loaded(event.data);
-        case SimEventKind::ColdUp:
+        case SimEventKind::ControlUp:
             return take_report(who);
         case SimEventKind::Overdue:
             return look_for_hang(who);

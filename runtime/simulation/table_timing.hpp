@@ -42,7 +42,7 @@ public:
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
     [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
-    [[nodiscard]] SimTime cold(SimRandom& /*random*/) override { return default_hop_; }
+    [[nodiscard]] SimTime control_hop(SimRandom& /*random*/) override { return default_hop_; }
     [[nodiscard]] SimTime news(SimRandom& /*random*/) override { return default_hop_; }
     [[nodiscard]] SimTime load(StageId process, SimRandom& random) override;
     [[nodiscard]] SimTime kill(SimRandom& /*random*/) override { return default_hop_; }

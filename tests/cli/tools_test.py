@@ -82,7 +82,7 @@ class Inspect(CliTest):
     @needs_demo_model
     def test_the_demo_model_has_trained_parts(self):
         out = self.run_ok("inspect", demo_model())
-        self.assertRegex(out, r"\ntrained part  .*draft-small.safetensors\n")
+        self.assertRegex(out, r"\ntrained part  .*draft-small.safetensors, licence \S.*\n")
         self.assertRegex(out, r"\nwith parts    (.|\n)*speculative")
         without = json.loads(self.run_ok("inspect", demo_model(), "--parts", "none", "-o", "json"))
         self.assertEqual(without["trained_parts"], [])

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ipc/wire/batch_frame.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace paceline;

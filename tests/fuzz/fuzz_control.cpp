@@ -1,15 +1,15 @@
 // Fuzzes the decoder of control messages: two bytes of type, then the body. What decodes must
 // encode within its limits, and decode to the same again.
 #include "ipc/wire/control.hpp"
-#include "tests/fuzz/cold_messages.hpp"
+#include "tests/fuzz/control_messages.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace paceline;
 using namespace paceline::test;
 
 FuzzBytes paceline::test::valid_input(SeededRandom& random) {
-    const std::uint32_t which = random.below(kColdTypes);
-    const std::vector<std::byte> body = control::encode(cold_message(which, random));
+    const std::uint32_t which = random.below(kControlTypes);
+    const std::vector<std::byte> body = control::encode(control_message(which, random));
     FuzzBytes input = {static_cast<std::uint8_t>(which + 1), 0};
     for (const std::byte byte : body) input.push_back(std::to_integer<std::uint8_t>(byte));
     return input;

@@ -8,7 +8,7 @@
 
 #include "ipc/wire/control_socket.hpp"
 #include "ipc/wire/messages.hpp"
-#include "tests/fuzz/cold_messages.hpp"
+#include "tests/fuzz/control_messages.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 using namespace paceline;
@@ -71,8 +71,8 @@ int lowest_free() {
 FuzzBytes paceline::test::valid_input(SeededRandom& random) {
     FuzzBytes script;
     for (std::uint32_t messages = 1 + random.below(3); messages > 0; --messages) {
-        const std::uint32_t which = random.below(kColdTypes);
-        const std::vector<std::byte> body = control::encode(cold_message(which, random));
+        const std::uint32_t which = random.below(kControlTypes);
+        const std::vector<std::byte> body = control::encode(control_message(which, random));
         ControlFrameHeader header{};
         header.magic = kControlMagic;
         header.version = static_cast<std::uint16_t>(msg::kWireVersion);

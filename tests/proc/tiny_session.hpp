@@ -36,7 +36,7 @@ struct TinySession {
         session =
             PipelineSession::open(
                 file, options, {parse_pipeline_config(kTwoSegments, "test.toml").value()},
-                {.log = &log, .told = {.table = false, .remarks = false}, .requests = requests})
+                {.log = &log, .output = {.table = false, .remarks = false}, .requests = requests})
                 .value();
     }
 

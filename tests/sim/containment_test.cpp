@@ -13,6 +13,7 @@
 
 #include "actors/conductor/conductor_actor.hpp"
 #include "runtime/simulation/sim_world.hpp"
+#include "tests/sim/random_timing.hpp"
 #include "tests/support/toy/toy_frail.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 

@@ -12,6 +12,7 @@
 #include "actors/conductor/conductor_actor.hpp"
 #include "actors/protocol/attempt_filter.hpp"
 #include "runtime/simulation/sim_world.hpp"
+#include "tests/sim/random_timing.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/kv_layout.hpp"
+#include "tests/sim/fault_plan.hpp"
 #include "tests/sim/sim_actors.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 

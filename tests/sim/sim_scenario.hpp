@@ -14,8 +14,8 @@
 #include "actors/self_draft/self_draft_options.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
-#include "runtime/simulation/sim_timing.hpp"
 #include "runtime/simulation/sim_world.hpp"
+#include "tests/sim/random_timing.hpp"
 #include "tests/sim/sim_incident.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 

@@ -222,7 +222,7 @@ Result<Verdict> soak(const SoakPlan& plan) {
     Result<std::unique_ptr<PipelineSession>> session =
         PipelineSession::open(file.value(), options, pipeline.value(),
                               {.log = &log.value(),
-                               .told = {.table = false, .remarks = false},
+                               .output = {.table = false, .remarks = false},
                                .requests = plan.streams,
                                .kv_memory = kv_memory(file.value().config())});
     if (!session) return session.error();

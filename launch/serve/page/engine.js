@@ -47,7 +47,7 @@ function showState(name, text) {
   state.className = "state " + name;
 }
 
-function showFigures(metrics, rate) {
+function showMetrics(metrics, rate) {
   const of = (name) => valueOf(metrics, name);
   const drafts = of(METRICS.drafts);
   const rows = [
@@ -156,7 +156,7 @@ function take(text) {
   showStages(metrics);
   engine.samples.push({ stages: stagesOf(metrics, before ? (now - before.now) / 1000 : 0), rate });
   if (engine.samples.length > SAMPLES) engine.samples.shift();
-  showFigures(metrics, rate);
+  showMetrics(metrics, rate);
   showPositions(metrics);
   showTimeline();
 }

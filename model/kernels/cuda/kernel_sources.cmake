@@ -2,7 +2,6 @@
 # host's compiler for a device of the tests. Paths are relative to this folder. A .cu file is C++17 for nvcc; a .cpp file is compiled by the host's compiler in both.
 set(PACELINE_KERNEL_SOURCES
     attention.cu
-    copy.cu
     gemm/gemm.cu
     gemm/gemm_batch.cu
     gemm/gemm_batch_blocks.cu

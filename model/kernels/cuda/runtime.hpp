@@ -31,8 +31,7 @@ struct DeviceInfo {
     int capability = 0;  // 90 is 9.0
     int processors = 0;  // streaming multiprocessors
     std::uint64_t memory_bytes = 0;
-    std::uint64_t free_bytes = 0;      // when asked
-    std::size_t shared_bytes_max = 0;  // of a block
+    std::uint64_t free_bytes = 0;  // when asked
 };
 
 /// What device `index` is; makes it the calling thread's device. Throws DeviceError.

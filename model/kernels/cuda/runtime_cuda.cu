@@ -117,7 +117,6 @@ DeviceInfo use_device(int index) {
     info.processors = properties.multiProcessorCount;
     info.memory_bytes = memory_bytes;
     info.free_bytes = free_bytes;
-    info.shared_bytes_max = properties.sharedMemPerBlockOptin;
     return info;
 }
 

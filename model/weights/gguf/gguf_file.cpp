@@ -1,5 +1,3 @@
-#include "model/weights/gguf/gguf_file.hpp"
-
 #include <algorithm>
 #include <fmt/core.h>
 #include <iterator>
@@ -14,11 +12,6 @@
 #include "model/weights/gguf/gguf_tokenizer.hpp"
 
 namespace paceline {
-
-Result<ModelParts> read_gguf(std::span<const std::byte> bytes, const std::string& file) {
-    const GgufBytes whole{bytes, file};
-    return read_gguf_shards({&whole, 1});
-}
 
 Result<ModelParts> read_gguf_shards(std::span<const GgufBytes> files) {
     const Result<std::vector<GgufHeader>> parsed = parse_shards(files);

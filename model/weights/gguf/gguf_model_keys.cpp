@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
-#include "model/weights/describe.hpp"
 #include "model/weights/gguf/gguf_piece_keys.hpp"
 #include "model/weights/message_text.hpp"
 

@@ -47,7 +47,8 @@ Result<std::vector<MappedFile>> open_shards(MappedFile opened);
 /// the file that does not agree.
 Result<std::vector<GgufHeader>> parse_shards(std::span<const GgufBytes> files);
 
-/// The whole model; one file too. Errors as those of read_gguf().
+/// The whole model; one file too. Neither opens files nor keeps anything: the views in the parts
+/// point into the bytes. Errors: BadFile, Unsupported; see ModelFile::open().
 Result<ModelParts> read_gguf_shards(std::span<const GgufBytes> files);
 
 }  // namespace paceline

@@ -176,7 +176,6 @@ DeviceInfo use_device(int index) {
     info.processors = 4;
     info.memory_bytes = emulated::memory_limit();
     info.free_bytes = info.memory_bytes - std::min(emulated::memory_used(), info.memory_bytes);
-    info.shared_bytes_max = emulated::kSharedBytesMax;
     return info;
 }
 

@@ -98,7 +98,7 @@ struct ShuffledWorld::Stage final : StageContext {
     Epoch own_epoch;
     Actor& actor;
     std::map<StageId, std::optional<Epoch>> wired;  // absent: the first; nothing: lost
-    std::deque<std::variant<Cold, PeerNews>> cold;
+    std::deque<std::variant<Control, PeerNews>> controls;
     std::deque<Job> jobs;
     std::set<StageId> wants_room;
 };
@@ -126,7 +126,7 @@ void ShuffledWorld::connect_tensors(StageId from,
 
 void ShuffledWorld::post(StageId to, control::Message message, StageId from) {
     const auto at = stages_.find(to);
-    if (at != stages_.end()) at->second->cold.emplace_back(Cold{from, std::move(message)});
+    if (at != stages_.end()) at->second->controls.emplace_back(Control{from, std::move(message)});
 }
 
 void ShuffledWorld::start() {
@@ -242,7 +242,7 @@ void ShuffledWorld::push(const Edge& edge, std::uint16_t kind, std::span<const s
 void ShuffledWorld::tell(StageId to, StageId peer, PeerChange change) {
     const auto stage = stages_.find(to);
     if (stage == stages_.end()) return;
-    stage->second->cold.emplace_back(PeerNews{peer, epoch_of(peer), change});
+    stage->second->controls.emplace_back(PeerNews{peer, epoch_of(peer), change});
 }
 
 void ShuffledWorld::finish_joins() {
@@ -265,8 +265,8 @@ bool ShuffledWorld::step() {
     }
     for (auto& [id, stage] : stages_) {
         Stage* at = stage.get();
-        const bool reads = !leaves_cold_unread || !leaves_cold_unread(id);
-        if (!at->cold.empty() && reads) choices.push_back([this, at] { deliver_cold(*at); });
+        const bool reads = !leaves_control_unread || !leaves_control_unread(id);
+        if (!at->controls.empty() && reads) choices.push_back([this, at] { deliver_control(*at); });
         if (!at->jobs.empty()) choices.push_back([at] { end_job(*at); });
         if (!at->wants_room.empty()) choices.push_back([this, at] { tell_room(*at); });
     }
@@ -313,10 +313,10 @@ void ShuffledWorld::lose_faulty(const Fault& fault) {
     stage.actor.on_peer(peer, PeerChange::Lost);
 }
 
-void ShuffledWorld::deliver_cold(Stage& stage) {
-    const auto news = std::move(stage.cold.front());
-    stage.cold.pop_front();
-    if (const auto* mail = std::get_if<Cold>(&news)) {
+void ShuffledWorld::deliver_control(Stage& stage) {
+    const auto news = std::move(stage.controls.front());
+    stage.controls.pop_front();
+    if (const auto* mail = std::get_if<Control>(&news)) {
         return stage.actor.on_control(mail->from, mail->message);
     }
     const PeerNews& changed = std::get<PeerNews>(news);

@@ -93,7 +93,7 @@ public:
     /// A data message of which it answers true is lost on its way, without a trace.
     std::function<bool(StageId to, std::uint16_t kind)> loses;
     /// A stage of which it answers true reads no control message: its control socket is full.
-    std::function<bool(StageId id)> leaves_cold_unread;
+    std::function<bool(StageId id)> leaves_control_unread;
     /// When nothing else can happen, time jumps to the next timer, but not further than this.
     Micros jump_max{std::numeric_limits<std::int32_t>::max()};
 
@@ -122,7 +122,7 @@ private:
         std::function<JobOutcome()> work;
         std::function<void(JobOutcome)> done;
     };
-    struct Cold {
+    struct Control {
         StageId from;
         control::Message message;
     };
@@ -150,7 +150,7 @@ private:
     void deliver(const Edge& edge);
     /// As a stage's loop: it has no channel any more with a peer that it has reported.
     void lose_faulty(const Fault& fault);
-    void deliver_cold(Stage& stage);
+    void deliver_control(Stage& stage);
     static void end_job(Stage& stage);
     void tell_room(Stage& stage);
     void fire();

@@ -1,5 +1,5 @@
 // The copy kernel copies every byte that it is given and no other, whatever the size and the grid.
-#include "model/kernels/cuda/copy.hpp"
+#include "bench/cuda/copy.hpp"
 
 #include <algorithm>
 

@@ -33,6 +33,8 @@ foreach(family copy gemm blas rows attention sample)
         LIBS paceline_cuda_host paceline_reference paceline_sampling paceline_weights)
 endforeach()
 
+target_link_libraries(gpu_copy PRIVATE paceline_cuda_copy)  # defined later, by bench/cuda
+
 take_tests("(backend|random|gpu)_" sources)
 gpu_test(NAME gpu_backend SOURCES ${sources} $<TARGET_OBJECTS:cuda_backend_tests>
     LIBS paceline_cuda_host paceline_reference paceline_parity_support)

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 
 using namespace paceline;
 
@@ -56,7 +56,7 @@ TEST_CASE("whose a frame is can be told for every kind; a batch is its first par
         {msg::Kind::Price, routed<msg::Price>()},
         {msg::Kind::Prefix, routed<msg::Prefix>()},
         {msg::Kind::Scores, routed<msg::Scores>()}};
-    CHECK(frames.size() == kHotKinds.size());
+    CHECK(frames.size() == kDataKinds.size());
     for (const auto& [kind, bytes] : frames) {
         const auto route = msg::route_of(number(kind), bytes);
         REQUIRE(route);
@@ -70,7 +70,7 @@ TEST_CASE(
     "a frame of no kind or of too few bytes has no reader, and reading it reads nothing else") {
     CHECK_FALSE(msg::route_of(0, a_batch(5)));
     CHECK_FALSE(msg::route_of(200, a_batch(5)));
-    for (const KindRule& rule : kHotKinds) {
+    for (const KindRule& rule : kDataKinds) {
         for (std::size_t size = 0; size < 64; ++size) {
             // Its own allocation, so that a sanitizer sees a read beyond it.
             const std::vector<std::byte> bytes(size, std::byte{0xff});

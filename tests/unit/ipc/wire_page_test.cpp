@@ -13,7 +13,7 @@
 
 #include "ipc/transport/spsc_ring.hpp"
 #include "ipc/wire/control.hpp"
-#include "ipc/wire/hot_kinds.hpp"
+#include "ipc/wire/data_kinds.hpp"
 #include "ipc/wire/messages.hpp"
 #include "tests/support/source_tree.hpp"
 
@@ -170,7 +170,7 @@ TEST_CASE("the example of a verdict's frame is what a producer writes") {
     std::vector<Line> lines(bytes / kLineBytes);
     const std::span<std::byte> memory{lines.front().bytes, bytes};
     format_ring(memory, options);
-    auto producer = RingProducer::attach_memory(memory, Epoch{3}, kHotKinds).value();
+    auto producer = RingProducer::attach_memory(memory, Epoch{3}, kDataKinds).value();
     msg::Verdict verdict{};
     verdict.route = {RequestId{1}, Attempt{2}, Epoch{3}};
     verdict.batch = BatchId{7};

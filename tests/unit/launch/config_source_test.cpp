@@ -49,6 +49,12 @@ PipelineConfig config_of(const std::string& text) {
     return std::move(config).value();
 }
 
+/// What the product makes of a file that a command names.
+Result<PipelineConfig> config_of_file(const std::string& path) {
+    const Result<ConfigSource> source = file_source(path);
+    return source ? parse_pipeline_config(source.value()) : source.error();
+}
+
 Error error_of(const Result<PipelineConfig>& config) {
     REQUIRE(!config.ok());
     return config.error();
@@ -94,7 +100,7 @@ TEST_CASE("a list of a file takes the place of the whole list of the one that it
     folder.file("base.toml", "extends = \"pearl\"\n[supervision]\nbackoff_ms = [1, 2, 3]\n");
     const std::string mine =
         folder.file("mine.toml", "extends = \"base.toml\"\n[supervision]\nbackoff_ms = [4]\n");
-    CHECK(read_pipeline_config(mine).value().supervision.backoff.size() == 1);
+    CHECK(config_of_file(mine).value().supervision.backoff.size() == 1);
 }
 
 TEST_CASE("a file extends another one relative to itself, which extends a method") {
@@ -104,12 +110,12 @@ TEST_CASE("a file extends another one relative to itself, which extends a method
         folder.file("mine.toml", "extends = \"base/draft.toml\"\n[draft]\nwidth = 3\n");
     const std::string deep = folder.file(
         "deep/deeper.toml", "extends = \"../mine.toml\"\n[pipeline]\nname = \"deep\"\n");
-    const PipelineConfig config = read_pipeline_config(deep).value();
+    const PipelineConfig config = config_of_file(deep).value();
     CHECK(config.name == "deep");
     CHECK(config.draft->growth.gamma == 5);
     CHECK(config.draft->growth.width == 3);
     CHECK(config.exit->options.sends_candidates);
-    CHECK(read_pipeline_config(mine).value().name == "fold");
+    CHECK(config_of_file(mine).value().name == "fold");
 }
 
 TEST_CASE("an error names the file in which the key stands") {
@@ -118,16 +124,16 @@ TEST_CASE("an error names the file in which the key stands") {
         folder.file("base.toml", "extends = \"pearl\"\n\n[draft]\ngamma = 99\n");
     const std::string mine =
         folder.file("mine.toml", "extends = \"base.toml\"\n[draft]\nwidth = 2\n");
-    CHECK(contains(error_of(read_pipeline_config(mine)).what,
+    CHECK(contains(error_of(config_of_file(mine)).what,
                    folder.path("base.toml") + ":4: [draft] gamma = 99 must be"));
     folder.file("base.toml", "extends = \"pearl\"\n[draft]\ngama = 9\n");
-    CHECK(contains(error_of(read_pipeline_config(mine)).what,
+    CHECK(contains(error_of(config_of_file(mine)).what,
                    folder.path("base.toml") + ":3: [draft] gama = 9 is not a known key"));
     folder.file("base.toml", "extends = \"pearl\"\ndraft = 3\n");
-    CHECK(contains(error_of(read_pipeline_config(mine)).what,
+    CHECK(contains(error_of(config_of_file(mine)).what,
                    folder.path("base.toml") + ":2: draft = 3 must be a table: [draft]"));
     folder.file("base.toml", "extends = \"pearl\"\n[draft\n");
-    CHECK(contains(error_of(read_pipeline_config(mine)).what, folder.path("base.toml") + ":2: "));
+    CHECK(contains(error_of(config_of_file(mine)).what, folder.path("base.toml") + ":2: "));
     // A key that a method has and that the file's own source does not take.
     CHECK(contains(refused("extends = \"pearl-layerskip\"\n[draft]\nsource = \"trained\"\n"),
                    "configs/pearl-layerskip.toml:"));
@@ -147,7 +153,7 @@ TEST_CASE("what extends names is a method, or a file that can be read") {
     CHECK(contains(refused("extends = \"./fold.toml\"\n"), "must be the name of a method"));
     const Folder folder;
     const std::string mine = folder.file("mine.toml", "extends = \"base.toml\"\n");
-    const Error missing = error_of(read_pipeline_config(mine));
+    const Error missing = error_of(config_of_file(mine));
     CHECK(missing.code == Errc::BadFile);
     CHECK(contains(missing.what, mine + ":1: extends = \"base.toml\" cannot be read: "));
     CHECK(contains(missing.what, folder.path("base.toml")));
@@ -158,17 +164,16 @@ TEST_CASE("files that extend one another in a circle, or too many of them, are r
     const std::string one = folder.file("one.toml", "extends = \"two.toml\"\n");
     folder.file("two.toml", "\nextends = \"deep/../one.toml\"\n");
     folder.file("deep/unused.toml", "");
-    CHECK(contains(error_of(read_pipeline_config(one)).what,
+    CHECK(contains(error_of(config_of_file(one)).what,
                    folder.path("two.toml") + ":2: extends = \"deep/../one.toml\" closes a circle"));
     const std::string self = folder.file("self.toml", "extends = \"self.toml\"\n");
-    CHECK(contains(error_of(read_pipeline_config(self)).what, "closes a circle"));
+    CHECK(contains(error_of(config_of_file(self)).what, "closes a circle"));
     const auto name = [](std::size_t i) { return "file-" + std::to_string(i) + ".toml"; };
     folder.file(name(1), method_source("pearl").value().toml);
     for (std::size_t i = 2; i <= kConfigFilesMax + 1; ++i)
         folder.file(name(i), "extends = \"" + name(i - 1) + "\"\n");
-    CHECK(read_pipeline_config(folder.path(name(kConfigFilesMax))).ok());
-    const std::string what =
-        error_of(read_pipeline_config(folder.path(name(kConfigFilesMax + 1)))).what;
+    CHECK(config_of_file(folder.path(name(kConfigFilesMax))).ok());
+    const std::string what = error_of(config_of_file(folder.path(name(kConfigFilesMax + 1)))).what;
     CHECK(contains(what, folder.path("file-2.toml:1: extends = \"file-1.toml\" is one too many")));
 }
 

@@ -37,6 +37,12 @@ std::string error_of(const std::string& text) {
     return config.error().what;
 }
 
+/// What the product makes of a file that a command names.
+Result<PipelineConfig> config_of_file(const std::string& path) {
+    const Result<ConfigSource> source = file_source(path);
+    return source ? parse_pipeline_config(source.value()) : source.error();
+}
+
 std::string placement_error_of(const std::string& text, int layers) {
     Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
     REQUIRE(config.ok());
@@ -77,7 +83,7 @@ TEST_CASE("every file in configs/ can be read, and fits models of 4 to 80 layers
         if (entry.path().extension() != ".toml") continue;
         CAPTURE(entry.path().string());
         ++files;
-        Result<PipelineConfig> config = read_pipeline_config(entry.path().string());
+        Result<PipelineConfig> config = config_of_file(entry.path().string());
         if (!config.ok()) FAIL(config.error().what);
         for (const int layers : {4, 5, 30, 80}) {
             Result<Placement> placed = place(config.value(), layers, {0});
@@ -216,10 +222,10 @@ TEST_CASE("a process is not called like a stage that lives in another one") {
 
 TEST_CASE("what is no TOML and what cannot be read is said with file and line") {
     CHECK(contains(error_of("[[stage]]\nname = \n"), "test.toml:2"));
-    Result<PipelineConfig> missing = read_pipeline_config("/nonexistent/x.toml");
+    Result<PipelineConfig> missing = config_of_file("/nonexistent/x.toml");
     REQUIRE(!missing.ok());
     CHECK(contains(missing.error().what, "/nonexistent/x.toml: cannot be opened: No such file"));
-    CHECK(!read_pipeline_config(testing::source_tree()).ok());
+    CHECK(!config_of_file(testing::source_tree()).ok());
 }
 
 TEST_CASE("a hostile file is answered with one short line that no terminal obeys") {

@@ -18,7 +18,7 @@ struct FixedTiming final : SimTiming {
     [[nodiscard]] SimTime hop(const EdgeSpec&, std::uint32_t, SimRandom&) override {
         return SimTime{0};
     }
-    [[nodiscard]] SimTime cold(SimRandom&) override { return SimTime{0}; }
+    [[nodiscard]] SimTime control_hop(SimRandom&) override { return SimTime{0}; }
     [[nodiscard]] SimTime news(SimRandom&) override { return kShort; }
     [[nodiscard]] SimTime load(StageId, SimRandom&) override { return kShort; }
     [[nodiscard]] SimTime kill(SimRandom&) override { return kShort; }

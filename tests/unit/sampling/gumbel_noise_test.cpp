@@ -1,5 +1,5 @@
 // The noise: its range, its distribution, its independence.
-#include "model/sampling/gumbel_noise.hpp"
+#include "tests/unit/sampling/gumbel_noise.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "model/sampling/fixed_math.hpp"
-#include "model/sampling/gumbel_noise.hpp"
+#include "tests/unit/sampling/gumbel_noise.hpp"
 
 namespace paceline {
 

@@ -9,8 +9,8 @@
 #include <doctest/doctest.h>
 
 #include "model/sampling/fixed_math.hpp"
-#include "model/sampling/gumbel_noise.hpp"
 #include "model/sampling/sampling.hpp"
+#include "tests/unit/sampling/gumbel_noise.hpp"
 
 using namespace paceline;
 

@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "model/weights/gguf/gguf_file.hpp"
+#include "model/weights/gguf/gguf_shards.hpp"
 #include "tests/unit/weights/gguf_builder.hpp"
 
 namespace paceline::test {
@@ -29,9 +29,15 @@ private:
     std::size_t size_;
 };
 
+/// `bytes` as the only file of a model; the views in the parts point into them.
+inline Result<ModelParts> read_gguf(std::span<const std::byte> bytes) {
+    const GgufBytes whole{bytes, "model.gguf"};
+    return read_gguf_shards({&whole, 1});
+}
+
 inline Result<ModelParts> read_bytes(const Bytes& bytes) {
     const ExactBytes exact(bytes);
-    Result<ModelParts> parts = read_gguf(exact.span(), "model.gguf");
+    Result<ModelParts> parts = read_gguf(exact.span());
     return parts;  // its views dangle: only configuration, names and shapes may be looked at
 }
 

@@ -33,7 +33,7 @@ using namespace test;  // NOLINT(google-build-using-namespace): test helpers in 
 std::size_t largest_request_for(const Bytes& bytes) {
     const ExactBytes exact(bytes);
     largest_request = 0;
-    const Result<ModelParts> parts = read_gguf(exact.span(), "model.gguf");
+    const Result<ModelParts> parts = read_gguf(exact.span());
     return largest_request.load();
 }
 

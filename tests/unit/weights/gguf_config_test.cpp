@@ -306,7 +306,7 @@ TEST_CASE("fused matrices of phi3 are read as the parts that they are made of") 
     builder.fuse({"attn_q", "attn_k", "attn_v"}, "attn_qkv");
     builder.fuse({"ffn_gate", "ffn_up"}, "ffn_up");
     const Bytes bytes = builder.bytes();
-    const Result<ModelParts> read = read_gguf(bytes, "model.gguf");
+    const Result<ModelParts> read = read_gguf(bytes);
     REQUIRE(read.ok());
     CHECK(read.value().architecture == "phi3");
     CHECK(read.value().config.rope.pairing == RopePairing::Halves);

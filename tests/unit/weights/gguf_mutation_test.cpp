@@ -22,7 +22,7 @@ float touch_everything(const ModelParts& parts) {
 /// Whether the mutant was accepted; then all of it was read.
 bool survives(std::span<const std::byte> bytes) {
     const ExactBytes exact(bytes);
-    const Result<ModelParts> parts = read_gguf(exact.span(), "model.gguf");
+    const Result<ModelParts> parts = read_gguf(exact.span());
     if (!parts) {
         REQUIRE_FALSE(parts.error().what.empty());
         return false;

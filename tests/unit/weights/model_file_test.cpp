@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/weights/describe.hpp"
 #include "model/weights/safetensors_file.hpp"
 #include "tests/unit/weights/expectations.hpp"
 
@@ -195,37 +194,6 @@ TEST_CASE("the fingerprint is equal for equal files and differs with key, name o
     std::swap(builder.tensor("blk.0.attn_k.weight").data,
               builder.tensor("blk.0.attn_v.weight").data);
     CHECK(fingerprint(builder) != original);
-}
-
-TEST_CASE("a summary counts tensors, parameters and bytes of each stored type") {
-    const TemporaryDirectory dir;
-    TinyModel tiny;
-    tiny.matrices = StoredType::Q4_1;
-    tiny.embedding = StoredType::Q8_0;
-    write_file(dir / "tiny.gguf", tiny_model(tiny).bytes());
-    const ModelFile model = open_valid(dir / "tiny.gguf");
-    const ModelSummary summary = summarise(model);
-    CHECK(summary.architecture == "llama");
-    CHECK(summary.tokenizer == "gpt2 (smollm), 288 tokens");
-    REQUIRE(summary.types.size() == 3);
-    CHECK(summary.types[0].type == StoredType::F32);
-    CHECK(summary.types[0].tensors == 5);  // two norms a layer and the last
-    CHECK(summary.types[0].bytes == 5 * 64 * 4);
-    CHECK(summary.types[1].type == StoredType::Q8_0);
-    CHECK(summary.types[1].parameters == 288 * 64);
-    CHECK(summary.types[1].bytes == 288 * 64 / 32 * 34);
-    CHECK(summary.types[2].type == StoredType::Q4_1);
-    CHECK(summary.types[2].tensors == 14);
-    const std::uint64_t layer = 64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64;
-    CHECK(summary.types[2].parameters == 2 * layer);
-    CHECK(summary.tensors == 20);
-    CHECK(summary.parameters == 5 * 64 + 288 * 64 + 2 * layer);
-    CHECK(summary.matrix_parameters == 288 * 64 + 2 * layer);
-    CHECK(summary.tensor_bytes < summary.file_bytes);
-
-    const std::string text = describe(model);
-    CHECK(text.find("architecture: llama, tiny\n") != std::string::npos);
-    CHECK(text.find("Q4_1: 14 tensors") != std::string::npos);
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ inline constexpr int kTileOutputs = 16;    // of a tensor-core product
 inline constexpr int kTileRows = 8;        // of one
 inline constexpr int kBatchRows = 64;      // that a block of the batch kernel has at most
 inline constexpr int kGemmRowsMax = 1024;  // of a call
-inline constexpr int kGemmSlicesMax = 8;   // of a product's inputs
 // Up to so many rows each block sums up the norm of a row itself.
 inline constexpr int kFusedNormRows = 16;
 

@@ -107,7 +107,7 @@ TEST_CASE("a stage that reads no Begin while hundreds of requests come and go ho
         CAPTURE(behind.value);
         Cluster cluster{{.segments = 3, .drafting = Drafting::Lookup}};
         bool is_behind = true;
-        cluster.world.leaves_cold_unread = [&](StageId id) { return is_behind && id == behind; };
+        cluster.world.leaves_control_unread = [&](StageId id) { return is_behind && id == behind; };
         for (std::uint64_t i = 0; i < 3 * AttemptFilter::kHeldMax; ++i) {
             const RequestId id = cluster.submit(short_request(i)).value();
             cluster.run_steps(40);  // what can be early is on its way now

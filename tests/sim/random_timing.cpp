@@ -1,6 +1,6 @@
-#include "runtime/simulation/sim_timing.hpp"
+#include "tests/sim/random_timing.hpp"
 
-namespace paceline {
+namespace paceline::testing {
 namespace {
 
 SimTime around(SimTime typical, SimRandom& random) {
@@ -21,8 +21,8 @@ SimTime RandomTiming::hop(const EdgeSpec& edge, std::uint32_t /*rows*/, SimRando
     return around(typical->second, random);
 }
 
-SimTime RandomTiming::cold(SimRandom& random) {
-    return random.log_uniform(limits_.hop_min, limits_.cold_max);
+SimTime RandomTiming::control_hop(SimRandom& random) {
+    return random.log_uniform(limits_.hop_min, limits_.control_max);
 }
 
 SimTime RandomTiming::news(SimRandom& random) {
@@ -37,4 +37,4 @@ SimTime RandomTiming::kill(SimRandom& random) {
     return random.log_uniform(limits_.kill_min, limits_.kill_max);
 }
 
-}  // namespace paceline
+}  // namespace paceline::testing

@@ -1,4 +1,5 @@
-// The noise of the coupled draw: gumbel(seed, position, token), a pure function.
+// The noise of the coupled draw as the plain function gumbel(seed, position, token): what the
+// sampler and its row kernels must compute. Pure.
 //
 // Gumbel noise is -log of an exponential draw E, and the 16 draws of a group (noise_layout.hpp)
 // are made as a race: the smallest of 16 independent exponentials is itself exponential with
@@ -21,6 +22,13 @@
 #include "model/sampling/noise_layout.hpp"
 
 namespace paceline {
+
+namespace noise {
+// The largest noise is -log of the smallest possible race, 2^-36: 36 log 2 = 24.953.
+inline constexpr float kGumbelMax = 25.0f;
+// The smallest is -log(22.19 / 16 + 22.19) = -3.161.
+inline constexpr float kGumbelMin = -3.2f;
+}  // namespace noise
 
 /// The noise of one token at one position; token >= 0.
 [[nodiscard]] inline float gumbel(std::uint64_t seed, Position position, TokenId token) {

@@ -24,7 +24,7 @@ inline constexpr KindRule kBatchRule{
         kBatchPartsMax, kBatchRowsMax, kVerifyRowsMax, msg::kBatchDrawnTokensMax),
     Urgency::Normal, msg::batch_length_fits};
 
-inline constexpr std::array kHotKinds = {
+inline constexpr std::array kDataKinds = {
     exactly<msg::Proposal>(Urgency::Normal),   kBatchRule,
     exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
     exactly<msg::Stop>(Urgency::Urgent),       exactly<msg::Draw>(Urgency::Normal),

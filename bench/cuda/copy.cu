@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "model/kernels/cuda/copy.hpp"
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/launch.cuh"
+
+#include "bench/cuda/copy.hpp"
 
 namespace paceline::cuda {
 namespace {

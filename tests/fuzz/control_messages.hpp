@@ -6,9 +6,9 @@
 
 namespace paceline::test {
 
-inline constexpr std::uint32_t kColdTypes = std::variant_size_v<control::Message>;
+inline constexpr std::uint32_t kControlTypes = std::variant_size_v<control::Message>;
 
-/// Of type 1 + `which`, which < kColdTypes.
-[[nodiscard]] control::Message cold_message(std::uint32_t which, SeededRandom& random);
+/// Of type 1 + `which`, which < kControlTypes.
+[[nodiscard]] control::Message control_message(std::uint32_t which, SeededRandom& random);
 
 }  // namespace paceline::test

@@ -1,4 +1,4 @@
-#include "tests/fuzz/cold_messages.hpp"
+#include "tests/fuzz/control_messages.hpp"
 
 namespace paceline::test {
 namespace {
@@ -49,7 +49,7 @@ control::Hello some_hello(SeededRandom& random) {
 
 }  // namespace
 
-control::Message cold_message(std::uint32_t which, SeededRandom& random) {
+control::Message control_message(std::uint32_t which, SeededRandom& random) {
     const Epoch epoch{random.below(9)};
     switch (static_cast<control::Type>(which + 1)) {
         case control::Type::Assign:
