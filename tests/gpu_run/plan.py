@@ -267,8 +267,9 @@ def equality_steps(choice: Choice) -> list:
                 file = shell.log.with_suffix(".jsonl")
                 file.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts), encoding="utf-8")
                 given = ["--prompts", file]
-            code, text = shell.try_run([choice.place.program("paceline"), "check", "-m", choice.the_model(), "--device",
-                                        "cuda:0", *words, *given])
+            device = [] if "--config" in words else ["--device", "cuda:0"]
+            code, text = shell.try_run([choice.place.program("paceline"), "check", "-m", choice.the_model(), *device,
+                                        *words, *given])
             few_layers = last_line(text, "are empty for a model of|leaves nothing to skip")
             if code == 2 and few_layers:
                 raise Skip(few_layers.removeprefix("paceline check: "))
