@@ -47,8 +47,7 @@ std::optional<std::int16_t> follow_text(const msg::Proposal& proposal,
 }  // namespace
 
 Status validate(const DispatchOptions& options) {
-    // A verdict carries kGammaMax accepted tokens, so a batch may not be deeper than that.
-    if (Status rows = check_range("rows_max", options.rows_max, 1, kGammaMax + 1); !rows)
+    if (Status rows = check_range("rows_max", options.rows_max, 1, kVerifyRowsMax); !rows)
         return rows;
     if (Status batches =
             check_range("batches_in_flight_max", options.batches_in_flight_max, 1, kSegmentsMax);
@@ -256,7 +255,8 @@ void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int1
         const TreeNode* below = tree.find(above);
         if (below == nullptr || !worth_a_row(entry, *below)) continue;
         const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
-        ids[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNoNode);
+        ids[i] = tree.grow(above, node.token, log_prob, node.origin, node.observe)
+                     .value_or(TokenTree::kNoNode);
     }
 }
 

@@ -64,6 +64,7 @@ void Verifier::verify(std::span<VerifyPart> parts) {
         walk.part->result = walk.walk.take();
         walk.part->result.scores = std::move(walk.scores);
     }
+    observe(parts);
 }
 
 bool Verifier::draws_behind_rows(const RequestState& state) const {
@@ -179,6 +180,82 @@ void Verifier::score(ScoredRows& rows) {
                              rows.state.spec().scores.top, *scratch_);
             const std::size_t next = static_cast<std::size_t>(rows.base) + first + i + 1;
             rows.scores.push_back(row_scores_.of(text[next]));
+        }
+    }
+}
+
+namespace {
+
+/// A row whose token is drawn for its proposer alone.
+struct ObservedRow {
+    VerifyPart* part;
+    std::size_t row;
+};
+
+/// The token that the walk drew after this row, if it went there.
+std::optional<TokenId> walked(const VerifyPart& part, std::size_t row) {
+    if (part.state.spec().acceptance == AcceptanceRule::Rejection) return std::nullopt;
+    const std::vector<NodeId>& nodes = part.result.nodes;
+    const auto found = std::find(nodes.begin(), nodes.end(), part.rows[row].node);
+    if (found == nodes.end()) return std::nullopt;
+    return part.result.tokens[static_cast<std::size_t>(found - nodes.begin()) + 1];
+}
+
+/// The tokens from below the root to this row.
+std::vector<TokenId> path_to(const VerifyPart& part, std::size_t row) {
+    std::vector<TokenId> path;
+    for (std::size_t at = row; at > 0;) {
+        path.push_back(part.rows[at].token);
+        const std::uint32_t parent = part.rows[at].parent;
+        const auto above = std::find_if(
+            part.rows.begin(), part.rows.begin() + static_cast<std::ptrdiff_t>(at),
+            [parent](const msg::BatchRow& other) { return other.node.value == parent; });
+        at = static_cast<std::size_t>(above - part.rows.begin());
+    }
+    std::reverse(path.begin(), path.end());
+    return path;
+}
+
+}  // namespace
+
+/// Of answers that go on. What is known already costs no call of the head.
+void Verifier::observe(std::span<VerifyPart> parts) {
+    std::vector<ObservedRow> unknown;
+    for (VerifyPart& part : parts) {
+        part.own.clear();
+        if (part.result.finish != FinishReason::None) continue;
+        for (std::size_t row = 1; row < part.rows.size(); ++row) {
+            if (part.rows[row].observe == 0) continue;
+            const std::optional<TokenId> own =
+                part.drawn.empty() ? walked(part, row) : part.drawn[row];
+            if (own) {
+                part.own.push_back({part.rows[row].observe, *own});
+            } else if (part.drawn.empty()) {
+                unknown.push_back({&part, row});
+            }
+        }
+    }
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    for (std::size_t first = 0; first < unknown.size(); first += options_.head_rows) {
+        const std::size_t count = std::min<std::size_t>(options_.head_rows, unknown.size() - first);
+        head_rows_.clear();
+        for (std::size_t i = first; i < first + count; ++i)
+            head_rows_.push_back({unknown[i].part->hidden, unknown[i].row});
+        const ConstHiddenRows hidden = backend_.in_order(head_rows_, head_hidden_);
+        backend_.head(HeadId::Final, hidden, static_cast<int>(count),
+                      std::span{logits_}.first(count * vocab));
+        ++head_calls_;
+        for (std::size_t i = 0; i < count; ++i) {
+            VerifyPart& part = *unknown[first + i].part;
+            const msg::BatchRow& row = part.rows[unknown[first + i].row];
+            SamplingParams sampling = part.state.spec().sampling;
+            if (part.state.spec().acceptance == AcceptanceRule::Rejection)
+                sampling.temperature = 0.0F;
+            const std::vector<TokenId> path = path_to(part, unknown[first + i].row);
+            const std::optional<TokenId> own =
+                sample(std::span{logits_}.subspan(i * vocab, vocab), row.position + 1,
+                       {.committed = part.committed, .path = path}, sampling, *scratch_);
+            if (own) part.own.push_back({row.observe, *own});
         }
     }
 }

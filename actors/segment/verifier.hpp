@@ -15,6 +15,9 @@
 // Where a device draws after the rows of a run in one call with their layers
 // (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
 // the walk begins: it reads them, and no head is called.
+// The target's tokens after observed rows (msg::OwnTokens) are drawn as if the row had been
+// accepted, after the walks, from rows that those did not compute. Under the rejection rule they
+// are the most probable tokens instead: no random number of acceptance is used for a proposal.
 // A request that wants log probabilities (ScoreOptions) or has a grammar is verified from logits in
 // host memory: the mask of a row is known when the walk is there.
 //
@@ -55,6 +58,7 @@ struct VerifyPart {
     std::span<const std::optional<TokenId>> drawn = {};
     std::vector<DrawnSiblingsPtr> drawn_below = {};  // by a draft, after each row; empty: nothing
     WalkResult result = {};                          // the result
+    std::vector<msg::OwnToken> own = {};             // of observed rows, likewise
 };
 
 /// Consecutive rows of a prompt whose next tokens are scored.
@@ -92,6 +96,7 @@ private:
     void read_drawn(Walk& walk);
     void feed_scored(Walk& walk, std::span<float> logits);
     [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
+    void observe(std::span<VerifyPart> parts);
     void draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count);
 
     Backend& backend_;

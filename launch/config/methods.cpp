@@ -16,6 +16,7 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
     }
     DraftConfig& draft = *config.draft;
     draft.lookup = draft.lookup && draft.computes();  // where lookup only stood in for a model
+    if (draft.guess == DraftGuess::Jacobi) draft.guess = DraftGuess::None;  // alone or not at all
     draft.model = DraftModelKind::File;
     draft.model_file = path;
     return {};

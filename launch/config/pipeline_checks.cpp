@@ -182,6 +182,21 @@ Complaint check_draws(const PipelineConfig& config) {
         "[draft] draws = true is for [acceptance] rule = \"rejection\", this is \"{}\"", rule);
 }
 
+/// The rows of a window and its guesses are of use together.
+Complaint check_lookahead(const PipelineConfig& config) {
+    if (!config.draft || config.draft->guess != DraftGuess::Lookahead) return {};
+    const LookaheadOptions& of = config.draft->lookahead;
+    const DispatchOptions& schedule = config.schedule.options;
+    if (schedule.shape != BatchShape::Tree)
+        return "[draft] source = \"" + source_text(*config.draft) +
+               "\" needs [schedule] shape = \"tree\"";
+    if (of.rows() <= static_cast<std::int32_t>(schedule.rows_max)) return {};
+    return fmt::format(
+        "[draft] window = {}, ngram = {}, guesses = {}: a batch of {} rows, [schedule] rows_max is "
+        "{}",
+        of.window, of.ngram, of.guesses, of.rows(), schedule.rows_max);
+}
+
 Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
@@ -248,7 +263,8 @@ void complete_pipeline(PipelineConfig& config) {
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check :
          {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
-          check_retained, check_names, check_draws, check_lockstep, check_self_draft_alone}) {
+          check_retained, check_names, check_draws, check_lookahead, check_lockstep,
+          check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

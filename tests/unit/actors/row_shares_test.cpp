@@ -40,6 +40,18 @@ TEST_CASE("requests that decode share the rows evenly, as far as they want them"
     CHECK(shared(std::vector<RowClaim>(70, verify(4)), kOfCpu)[64] == 0);
 }
 
+TEST_CASE("rows that are only observed get what is left when all others have theirs") {
+    const auto observing = [](std::uint32_t rows, std::uint32_t yields) {
+        RowClaim claim = verify(rows);
+        claim.yields = yields;
+        return claim;
+    };
+    CHECK(shared({observing(56, 27), verify(20), verify(20)}, kOfCpu) == Rows{24, 20, 20});
+    CHECK(shared({observing(56, 27), verify(4)}, kOfCpu) == Rows{56, 4});
+    CHECK(shared({observing(40, 30), observing(40, 39)}, kOfCpu) == Rows{37, 27});
+    CHECK(shared({observing(56, 55), verify(33), verify(33)}, kOfCpu) == Rows{1, 32, 31});
+}
+
 TEST_CASE("prompts get their share beside others that decode, and all rows where none does") {
     CHECK(shared({verify(33), verify(33), prompt(100, 1)}, kOfCpu) == Rows{24, 24, 16});
     CHECK(shared({verify(33), verify(33), prompt(5, 1)}, kOfCpu) == Rows{30, 29, 5});
