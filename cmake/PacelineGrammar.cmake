@@ -21,6 +21,7 @@ set(xgrammar_flags "-fno-lto -Wno-error -DXGRAMMAR_LOG_CUSTOMIZE=1")
 if(PACELINE_SANITIZE)
     string(APPEND xgrammar_flags " -fsanitize=${PACELINE_SANITIZE} -fno-omit-frame-pointer -g1")
 endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake)
 file(SHA256 ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake xgrammar_patch)
 string(SHA256 xgrammar_key "${PACELINE_XGRAMMAR_SHA256} ${xgrammar_patch} ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_ID} \
 ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_SYSTEM_PROCESSOR} ${xgrammar_flags}")
@@ -51,7 +52,7 @@ else()
             URL "${xgrammar_archive}"
             URL_HASH SHA256=${PACELINE_XGRAMMAR_SHA256}
             DOWNLOAD_EXTRACT_TIMESTAMP OFF
-            PATCH_COMMAND ${CMAKE_COMMAND} -DSOURCE=<SOURCE_DIR> -P ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake
+            PATCH_COMMAND ${CMAKE_COMMAND} -DSOURCE=<SOURCE_DIR> -DKEY=${xgrammar_key} -P ${CMAKE_SOURCE_DIR}/cmake/PatchXgrammar.cmake
             PREFIX "${CMAKE_BINARY_DIR}/xgrammar"
             SOURCE_DIR "${CMAKE_BINARY_DIR}/xgrammar/source"
             BINARY_DIR "${xgrammar_build}"

@@ -170,8 +170,7 @@ std::optional<TokenId> PlainDecoder::draw(const Request& request) {
     const std::optional<TokenId> token =
         sample(logits, static_cast<Position>(text_.size()), {.committed = text_, .path = {}},
                request.sampling, *scratch_, mask);
-    if (token && grammar_ != nullptr)
-        PACE_CHECK(grammar_->accept(*token), "a token is drawn that the grammar does not allow");
+    if (token && grammar_ != nullptr && !grammar_->accept(*token)) return std::nullopt;
     return token;
 }
 

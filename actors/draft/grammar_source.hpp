@@ -24,9 +24,8 @@ public:
                   const BeginPayload& spec,
                   std::unique_ptr<DraftSource> next);
 
-    [[nodiscard]] DraftCost cost() const override {
-        return next_ == nullptr ? DraftCost::Instant : next_->cost();
-    }
+    /// The first use loads the grammar, a replay follows the whole answer: nothing for a loop.
+    [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
     void commit(std::span<const TokenId> tokens) override;
     [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
                                                std::int32_t gamma,

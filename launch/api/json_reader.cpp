@@ -39,6 +39,9 @@ public:
     bool end_object() { return close(); }
     bool end_array() { return close(); }
     bool key(std::string& name) {
+        if (names_.back().size() == kJsonKeysMax)
+            return refuse(
+                bad_json(fmt::format("has an object with more than {} keys", kJsonKeysMax)));
         if (!names_.back().insert(name).second)
             return refuse(bad_json("has the key '" + visible(name) + "' twice in one object"));
         key_ = std::move(name);

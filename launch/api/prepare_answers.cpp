@@ -29,6 +29,8 @@ constexpr std::size_t kResponseFieldsMax = 64;
 constexpr std::size_t kResponseFieldBytesMax = 256;
 
 /// Below 2^53: clients in JavaScript give it back as they got it.
+constexpr std::size_t kMetadataMax = 16;  // as OpenAI's; they are repeated in the response
+
 std::uint64_t drawn_seed() {
     std::random_device device;
     const std::uint64_t bits = (std::uint64_t{device()} << 32U) | device();
@@ -279,6 +281,9 @@ ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel
 ApiResult<PreparedAnswers> prepare_responses(std::string_view body, const ServedModel& model) {
     ApiResult<json> read = read_json_object(body);
     if (!read) return read.error();
+    const auto metadata = read.value().find("metadata");
+    if (metadata != read.value().end() && metadata->size() > kMetadataMax)
+        return bad_field("metadata", fmt::format("has more than {} members", kMetadataMax));
     ApiResult<json> chat = chat_body_of_responses(read.value());
     if (!chat) return chat.error();
     ApiResult<PreparedAnswers> prepared = prepare_chat_body(chat.value(), model);

@@ -104,7 +104,23 @@ Status HelperProcess::start() {
     return Error{Errc::System, "a grammar helper ended while it was started"};
 }
 
+/// A process that was killed, now or while it waited, says nothing of the grammar.
 Result<CompiledGrammarPtr> HelperProcess::compile(const GrammarSpec& spec) {
+    const auto begun = std::chrono::steady_clock::now();
+    Result<CompiledGrammarPtr> made = compile_once(spec);
+    const bool killed = !made.ok() && made.error().code == Errc::System && !is_stopped();
+    if (killed && std::chrono::steady_clock::now() - begun < task_.limits.processor_time)
+        made = compile_once(spec);
+    if (!made.ok() && is_stopped()) return Error{Errc::Cancelled, "shutting down"};
+    return made;
+}
+
+bool HelperProcess::is_stopped() {
+    const std::lock_guard lock{mutex_};
+    return stopped_;
+}
+
+Result<CompiledGrammarPtr> HelperProcess::compile_once(const GrammarSpec& spec) {
     if (pid_ < 0) {
         if (Status started = start(); !started) return started.error();
     }
@@ -130,7 +146,12 @@ Error HelperProcess::why_it_ended() {
     pid_ = -1;
     const GrammarLimits& limits = task_.limits;
     const double seconds = static_cast<double>(limits.processor_time.count()) / 1000.0;
-    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGKILL)) {
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        return {Errc::System,
+                "the compiler of grammars was killed, or had no time to end beside "
+                "other work; try again"};
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF) {
         return {Errc::BadArgument, fmt::format("the grammar takes more than {:g} s of processor "
                                                "time to compile, which is the limit",
                                                seconds)};

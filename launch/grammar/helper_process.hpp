@@ -25,7 +25,8 @@ public:
     ~HelperProcess();
 
     /// Waits for the result. Errors: those of GrammarCompiler::compile(); BadArgument naming the
-    /// limit that the grammar went over; System if no process can be started.
+    /// limit that the grammar went over; System if no process can be started, or if it was killed
+    /// twice; Cancelled after stop().
     [[nodiscard]] Result<CompiledGrammarPtr> compile(const GrammarSpec& spec);
     /// A grammar that is being compiled, and all later ones, end at once with an error.
     void stop();
@@ -33,6 +34,8 @@ public:
     [[nodiscard]] pid_t pid() const { return pid_; }
 
 private:
+    [[nodiscard]] Result<CompiledGrammarPtr> compile_once(const GrammarSpec& spec);
+    [[nodiscard]] bool is_stopped();
     [[nodiscard]] Status start();
     [[nodiscard]] Error why_it_ended();
     void end();

@@ -50,7 +50,8 @@ public:
             if (schema.contains(keyword))
                 return refused(place, fmt::format("\"{}\" is not supported", keyword));
         }
-        if (schema.value("uniqueItems", Json{false}) == Json{true})
+        const auto unique = schema.find("uniqueItems");
+        if (unique != schema.end() && *unique == true)
             return refused(place, "\"uniqueItems\" is not supported");
         if (schema.contains("$ref")) return check_reference(schema, place, depth);
         for (const char* keyword : {"anyOf", "oneOf", "allOf"}) {

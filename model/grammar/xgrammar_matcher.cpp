@@ -44,17 +44,30 @@ public:
             return;
         }
         MaskTensor tensor{mask};
-        (void)matcher_.FillNextTokenBitmask(&tensor.tensor);
+        const bool filled = guarded([&] {
+            (void)matcher_.FillNextTokenBitmask(&tensor.tensor);
+            return true;
+        });
+        if (!filled) std::fill(mask.words().begin(), mask.words().end(), 0U);
         mask.trim();
     }
     bool accept(TokenId token) override {
-        return !matcher_.IsTerminated() && matcher_.AcceptToken(token);
+        return guarded([&] { return !matcher_.IsTerminated() && matcher_.AcceptToken(token); });
     }
     void roll_back(std::size_t tokens) override {
-        if (tokens > 0) matcher_.Rollback(static_cast<int>(tokens));
+        if (tokens == 0) return;
+        (void)guarded([&] {
+            matcher_.Rollback(static_cast<int>(tokens));
+            return true;
+        });
     }
     std::string forced_bytes() override {
-        return matcher_.IsTerminated() ? std::string{} : matcher_.FindJumpForwardString();
+        std::string bytes;
+        (void)guarded([&] {
+            if (!matcher_.IsTerminated()) bytes = matcher_.FindJumpForwardString();
+            return true;
+        });
+        return bytes;
     }
 
     std::vector<TokenId> forced_tokens(std::size_t most) override {
@@ -64,7 +77,21 @@ public:
     }
 
 private:
+    /// The library throws when a check of its own fails, or for memory. From then on the grammar
+    /// allows nothing: the answer ends, and no stage does.
+    template <class Call>
+    bool guarded(Call&& call) {
+        if (failed_) return false;
+        try {
+            return call();
+        } catch (const std::exception&) {
+            failed_ = true;
+            return false;
+        }
+    }
+
     xgrammar::GrammarMatcher matcher_;
+    bool failed_ = false;
     const XgrammarVocabulary& vocabulary_;  // of the loader
     std::size_t vocab_size_;
 };

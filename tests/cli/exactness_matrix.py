@@ -9,8 +9,8 @@
 Two tables are run, each of them a covering array (exactness_rows.py). The matrix: every method,
 greedy and seeded, bf16, int8 and 4-bit, 1, 2 and 4 processes, 1, 8 and 32 answers at once, a KV
 cache of whole contexts for all, for 2 and for 1.2, prompts of their own and such that begin alike
-(each of them twice), processes killed or not, log probabilities asked for or not, the draft as the method has it or the model itself
-(always right, if in time). The edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
+(each of them twice), processes killed or not, plain text, log probabilities or JSON by a schema, the draft as the method
+has it or the model itself (always right, if in time). The edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
 prompts plainly first. A row that differs, fails or does not end is printed with its command; its
 configuration is kept. Exit code 1 if there was one.
 """
@@ -37,7 +37,8 @@ SAMPLING = {"greedy": [], "seeded": ["--temp", "0.8", "--top-p", "0.95"]}
 REQUESTS = ["1", "8", "32"]
 CACHES = {"whole": 0.0, "2": 2.0, "1.2": 1.2}  # contexts of CONTEXT tokens that have room; 0: all
 CONTEXT = 512
-WANTS = {"text": [], "log probabilities": ["--logprobs", "3"]}
+SCHEMA = Path(__file__).resolve().parent / "exactness_schema.json"
+WANTS = {"text": [], "log probabilities": ["--logprobs", "3"], "a JSON schema": ["--json-schema", str(SCHEMA)]}
 PREFIX = ("You are the clerk of a small library. A book of the first shelf is lent for two weeks, one "
           "of the second for four, and a late book costs two coins a day. ")
 END_TOKEN = 2  # <|im_end|> of the demo model and of the fixture

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <signal.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -15,7 +16,12 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 namespace {
 
 /// Minutes of processor time, from few bytes.
-const GrammarSpec kCostly{GrammarKind::Regex, "((((a|b){0,300}c){0,300}d){0,300}x){0,300}"};
+GrammarSpec costly() {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "((((a|b){0,300}c){0,300}d){0,300}x){0,300}";
+    return {GrammarKind::Regex, std::move(text)};
+}
+const GrammarSpec kCostly = costly();
 
 ServiceOrder order_with(const Tiny& tiny, GrammarSpec grammar, std::uint64_t seed = 1) {
     ServiceOrder order = tiny.order(40);

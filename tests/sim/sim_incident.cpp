@@ -59,7 +59,10 @@ void add_poison(SimRandom& random, SimScenario& scenario) {
     scenario.poison_kills = toy_draft(scenario.plan);
     // The answer lasts for many restarts.
     client.turns.front().request.max_tokens = 50;
-    client.turns.front().request.end_tokens.clear();
+    Request& request = client.turns.front().request;
+    request.end_tokens.clear();
+    request.grammar = {};  // it would need one
+    request.compiled = nullptr;
     scenario.restarts.backoff = {Micros{0}};
     scenario.timing.job_min = 20 * kMilli;
     scenario.timing.job_max = 50 * kMilli;

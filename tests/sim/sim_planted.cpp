@@ -38,10 +38,7 @@ constexpr std::array kBugs{
     Bug{PlantedBug::LostPeerStaysWired, "LostPeerStaysWired", nullptr},
     Bug{PlantedBug::StaleReadyCounts, "StaleReadyCounts", nullptr},
     Bug{PlantedBug::BackoffForever, "BackoffForever", nullptr},
-    Bug{PlantedBug::CommitIgnoresAttempt, "CommitIgnoresAttempt",
-        "harmless: the last segment's verdicts come in order, and no attempt begins before those "
-        "of "
-        "the one before; its Begin has their tokens"},
+    Bug{PlantedBug::CommitIgnoresAttempt, "CommitIgnoresAttempt", nullptr},
     Bug{PlantedBug::CommitIgnoresPosition, "CommitIgnoresPosition",
         "harmless: within one attempt no verdict comes twice, and other attempts are refused"},
     Bug{PlantedBug::AttemptNotRaised, "AttemptNotRaised", nullptr},

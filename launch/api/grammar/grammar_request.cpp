@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/api/fields.hpp"
+#include "launch/api/json_reader.hpp"
 
 namespace paceline::serve {
 namespace {
@@ -30,13 +31,21 @@ Spec text_spec(GrammarKind kind, const json& value, const std::string& place) {
     return GrammarSpec{.kind = kind, .text = value.get<std::string>()};
 }
 
+/// The object in a string, which has the limits of a body; nothing: there is none.
+std::optional<json> inner_object(const json& text) {
+    const auto& bytes = text.get_ref<const std::string&>();
+    if (bytes.size() > kGrammarBytesMax) return std::nullopt;
+    ApiResult<json> read = read_json_object(bytes);
+    if (!read) return std::nullopt;
+    return std::move(read.value());
+}
+
 /// A schema: an object, or the text of one.
 Spec schema_spec(const json& value, const std::string& place) {
     if (value.is_object())
         return GrammarSpec{.kind = GrammarKind::JsonSchema, .text = value.dump()};
     if (!value.is_string()) return bad_field(place, "must be a JSON schema");
-    const json read = json::parse(value.get_ref<const std::string&>(), nullptr, false);
-    if (!read.is_object()) return bad_field(place, "must be a JSON schema, also as a string");
+    if (!inner_object(value)) return bad_field(place, "must be a JSON schema, also as a string");
     return GrammarSpec{.kind = GrammarKind::JsonSchema, .text = value.get<std::string>()};
 }
 
@@ -56,8 +65,8 @@ Spec choice_spec(const json& values, const std::string& place) {
 }
 
 Spec tag_spec(const json& value, const std::string& place) {
-    json tag = value.is_string() ? json::parse(value.get_ref<const std::string&>(), nullptr, false)
-                                 : value;
+    json tag = value;
+    if (value.is_string()) tag = inner_object(value).value_or(json{});
     if (!tag.is_object()) return bad_field(place, "must be a structural tag");
     tag["type"] = "structural_tag";
     return GrammarSpec{.kind = GrammarKind::StructuralTag, .text = tag.dump()};

@@ -51,6 +51,7 @@ void ChatBody::add_text(const std::string& text) {
 }
 
 void ChatBody::add_call(const std::string& id, const std::string& name, Json arguments) {
+    called_[id] = name;
     assistant()["tool_calls"].push_back(
         {{"id", id},
          {"type", "function"},
@@ -60,13 +61,7 @@ void ChatBody::add_call(const std::string& id, const std::string& name, Json arg
 void ChatBody::add_result(const std::string& call, const std::string& text) {
     json message{{"role", "tool"}, {"tool_call_id", call}, {"content", text}};
     // Some templates look here for the name of the function.
-    for (const json& each : messages_) {
-        const auto calls = each.find("tool_calls");
-        if (calls == each.end()) continue;
-        for (const json& made : *calls) {
-            if (made["id"] == call) message["name"] = made["function"]["name"];
-        }
-    }
+    if (const auto made = called_.find(call); made != called_.end()) message["name"] = made->second;
     messages_.push_back(std::move(message));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 
 #include <nlohmann/json.hpp>
 
@@ -30,6 +31,7 @@ private:
     [[nodiscard]] Json& assistant();
 
     Json messages_ = Json::array();
+    std::unordered_map<std::string, std::string> called_;  // names of functions, by ids of calls
 };
 
 }  // namespace paceline::serve

@@ -35,8 +35,7 @@ CallForm form_of(ToolFormat format, bool parallel) {
             return {.open = name,
                     .middle = "\", \"parameters\": ",
                     .close = "}",
-                    .separator = "; ",
-                    .trigger = "{\"name\": "};
+                    .separator = "; "};  // no tag opens a call: any JSON may begin so
         case ToolFormat::Mistral:
             return {.before = "[TOOL_CALLS][",
                     .open = name,

@@ -90,7 +90,13 @@ std::optional<ApiError> read_allowed(const json& choice, ToolRequest& request) {
     if (tools == allowed.end() || !tools->is_array())
         return bad_field(place + ".tools", "must be a list");
     std::vector<std::string> names;
-    for (const json& each : *tools) names.push_back(each.is_object() ? name_in(each) : "");
+    if (tools->size() > kToolsMax)
+        return bad_field(place + ".tools", fmt::format("has more than {} names", kToolsMax));
+    for (const json& each : *tools) {
+        std::string name = each.is_object() ? name_in(each) : "";
+        if (std::find(names.begin(), names.end(), name) == names.end())
+            names.push_back(std::move(name));
+    }
     if (const auto error = keep(request, names, place + ".tools")) return error;
     if (!choose(allowed.value("mode", json("auto")), request))
         return bad_field(place + ".mode", "must be \"auto\" or \"required\"");

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/api/json_reader.hpp"
+
 namespace paceline::serve {
 namespace {
 
@@ -19,9 +21,8 @@ json call_of(const json& call) {
     const json& function = call.at("function");
     json arguments = function.value("arguments", json::object());
     if (arguments.is_string()) {
-        const auto& text = arguments.get_ref<const std::string&>();
-        json read = json::parse(text, nullptr, false);
-        arguments = read.is_discarded() ? json::object() : std::move(read);
+        ApiResult<json> read = read_json(arguments.get_ref<const std::string&>());
+        arguments = read ? std::move(read.value()) : json::object();
     }
     return {{"name", function.at("name")}, {"arguments", std::move(arguments)}};
 }

@@ -20,7 +20,10 @@ std::map<std::uint32_t, TreeNode> sent_nodes(const TokenTree& tree) {
     std::map<std::uint32_t, TreeNode> nodes;
     for (TreeNode node : tree.nodes()) {
         if (!node.sent()) continue;
-        if (node.id == tree.root().id) node.parent = TokenTree::kNoNode;
+        if (node.id == tree.root().id) {
+            node.parent = TokenTree::kNoNode;
+            node.origin = msg::Origin::Trunk;  // of committed tokens no segment needs it
+        }
         // What proposers believe is the dispatcher's alone.
         node.log_prob = 0.0F;
         node.path_log_prob = 0.0F;

@@ -35,6 +35,14 @@ TEST_CASE("an end is allowed when the text is whole, and nothing after it") {
     CHECK_FALSE(matcher->accept(kSmallEnd));
 }
 
+TEST_CASE("of a long text that is forced only the beginning is given") {
+    const auto matcher = matcher_of({GrammarKind::Regex, "(ab){400}"});
+    const std::string forced = matcher->forced_bytes();
+    CHECK(forced.starts_with("abab"));
+    CHECK(forced.size() == 256);
+    CHECK(matcher->forced_tokens(8).size() <= 8);
+}
+
 TEST_CASE("tokens are taken back one by one, an end too") {
     const auto matcher = matcher_of({GrammarKind::Regex, "abcd"});
     std::vector<std::vector<TokenId>> before;

@@ -11,6 +11,15 @@ std::string refusal(std::string_view text) {
     return read ? std::string{} : read.error().message;
 }
 
+TEST_CASE("json: an object with too many keys is refused, its members are kept in order") {
+    std::string text = "{\"b\": 0";
+    for (std::size_t i = 1; i < kJsonKeysMax; ++i) text += ", \"a" + std::to_string(i) + "\": 0";
+    auto read = read_json(text + "}");
+    REQUIRE(read);
+    CHECK(read.value().begin().key() == "b");
+    CHECK(read_json(text + ", \"c\": 0}").error().message.find("4096 keys") != std::string::npos);
+}
+
 TEST_CASE("json reader: what is read equals what the library reads") {
     const std::string text =
         R"({"a": [1, -2, 2.5, true, null, "x\u00e9"], "b": {"c": {}, "d": []}, "e": 18446744073709551615})";

@@ -112,16 +112,19 @@ TEST_CASE("tool grammar: what it allows where calls are required is what the rea
 
 TEST_CASE("tool grammar: free text stays free up to the tag that opens a call") {
     if (!has_grammars()) return;
-    for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3}) {
-        const GrammarSpec spec = tool_grammar(of(tools), kTools, false);
-        const std::string text = "It rains < or {not}. ";
-        CHECK(taken(spec, text) == text.size() + 1);
-        const std::string call = tools == ToolFormat::Hermes ? forms()[0].one : forms()[1].one;
-        CHECK(taken(spec, text + call + text) == 2 * text.size() + call.size() + 1);
-        std::string other = text + call;
-        other.replace(other.find("\"f\""), 3, "\"x\"");
-        CHECK(taken(spec, other) == other.find("x\""));
-    }
+    const GrammarSpec spec = tool_grammar(of(ToolFormat::Hermes), kTools, false);
+    const std::string text = "It rains < or {not}. ";
+    CHECK(taken(spec, text) == text.size() + 1);
+    const std::string call = forms()[0].one;
+    CHECK(taken(spec, text + call + text) == 2 * text.size() + call.size() + 1);
+    std::string other = text + call;
+    other.replace(other.find("\"f\""), 3, "\"x\"");
+    CHECK(taken(spec, other) == other.find("x\""));
+}
+
+TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
+    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Mistral, ToolFormat::Json})
+        CHECK_FALSE(tool_grammar(of(format), kTools, false).any());
 }
 
 TEST_CASE("tool grammar: a thought may come first, and must end if the prompt began it") {
