@@ -73,16 +73,23 @@ def free_port():
         return one.getsockname()[1]
 
 
+def peer(options, *more):
+    """A llama-server for as many clients."""
+    port, requests = free_port(), max(options.clients)
+    return Served([str(options.llama / "bin/llama-server"), "-m", str(options.model), "-t", "2", "-tb", "2", "-np",
+                   str(requests), "-c", str(CONTEXT * requests), "--host", "127.0.0.1", "--cache-ram", "0", "-lv", "1",
+                   "--port", str(port), *more], port)
+
+
 def servers(options):
     requests = str(max(options.clients))
     ours = [str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(CONTEXT), "--requests",
             requests, "--method", options.method]
-    port, other = free_port(), free_port()
-    theirs = [str(options.llama / "bin/llama-server"), "-m", str(options.model), "-t", "2", "-tb", "2", "-np", requests,
-              "-c", str(CONTEXT * int(requests)), "--host", "127.0.0.1", "--cache-ram", "0", "-lv", "1"]
-    made = {"ours": Served(ours, None), "peer": Served([*theirs, "--port", str(port)], port)}
-    if options.peer_speculation != "none":
-        made["peer-spec"] = Served([*theirs, "--port", str(other), "--spec-type", options.peer_speculation], other)
+    made = {"ours": Served(ours, None)}
+    if not options.no_peer:
+        made["peer"] = peer(options)
+    if not options.no_peer and options.peer_speculation != "none":
+        made["peer-spec"] = peer(options, "--spec-type", options.peer_speculation)
     return made
 
 
@@ -144,10 +151,8 @@ def rows_of(clients, kinds, rounds):
     for kind in kinds:
         for figure in ("rate", "first", "between"):
             yield clients, kind, figure, [each[kind][figure] for each in rounds]
-    pairs = [("on", "off"), ("on", "peer"), ("off", "peer")]
-    if "peer-spec" in kinds:
-        pairs.append(("on", "peer-spec"))
-    for one, other in pairs:
+    pairs = [("on", "off"), ("on", "peer"), ("off", "peer"), ("on", "peer-spec")]
+    for one, other in (pair for pair in pairs if pair[1] in kinds):
         for figure in ("rate", "first", "between"):
             yield clients, f"{one}/{other}", figure, [each[one][figure] / each[other][figure] for each in rounds]
 
@@ -164,19 +169,30 @@ def head_of(options, script="bench/serving_peers.py"):
             "clients\tserver\tfigure\tmedian\tleast\tmost"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parse_options(text, clients):
+    """The command line of a bench of both servers; `clients`: numbers of them, without --clients."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
     parser.add_argument("--llama", type=pathlib.Path, default=LLAMA_CPP / "native")
+    parser.add_argument("--no-peer", action="store_true", help="leave llama-server out")
     parser.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL)
     parser.add_argument("--method", default="prompt-lookup")
     parser.add_argument("--peer-speculation", default="ngram-simple", help="of llama-server's --spec-type; none: left out")
-    parser.add_argument("--clients", type=lambda word: [int(each) for each in word.split(",")], default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--clients", type=lambda word: [int(each) for each in word.split(",")], default=clients)
     parser.add_argument("-n", type=int, default=96)
     parser.add_argument("--least", type=int, default=4, help="prompts of a round, where fewer clients ask")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def data_row(*names, values):
+    """A line of the data: names, median, least, most."""
+    return "\t".join([*map(str, names), *(f"{each:.3f}" for each in (statistics.median(values), min(values), max(values)))])
+
+
+def main():
+    options = parse_options(__doc__, [1, 2, 4, 8, 16, 32])
     made = servers(options)
     kinds = {"on": made["ours"], "off": made["ours"], **{name: one for name, one in made.items() if name != "ours"}}
     lines = head_of(options)
@@ -190,11 +206,9 @@ def main():
                 if turn > 0:  # the first warms up
                     rounds.append(found)
             for row in rows_of(clients, kinds, rounds):
-                values = row[3]
-                lines.append("\t".join([str(row[0]), row[1], row[2],
-                                        *(f"{each:.3f}" for each in (statistics.median(values), min(values), max(values)))]))
+                lines.append(data_row(*row[:3], values=row[3]))
                 if row[2] == "rate" or "/" not in row[1]:
-                    print(f"{clients:3} {row[1]:14} {row[2]:8} {spread(values)}", flush=True)
+                    print(f"{clients:3} {row[1]:14} {row[2]:8} {spread(row[3])}", flush=True)
     finally:
         for server in made.values():
             server.stop()

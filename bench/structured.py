@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """What log probabilities, echo and a JSON schema cost `paceline serve`, per token; the schema beside llama-server's.
 
-    bench/build_llama_cpp                         # once: the peer, outside this tree; --no-peer leaves it out
-    bench/structured.py [--clients 1,8] [--rounds 5] [-n 96] [--method NAME] [--out F.tsv]
+    bench/build_llama_cpp                         # once: the peer, outside this tree
+    bench/structured.py [--clients 1,8] [--rounds 5] [-n 96] [--method NAME] [--no-peer] [--out F.tsv]
 
 In alternation, round by round, streams of the same prompts:
 
     text       nothing is asked for
     scores     "top_logprobs": 5
     schema     "response_format" with a JSON schema
+    schema-off the same without speculation
     peer, peer-schema   llama-server, without and with the same schema
 
 Printed and written: time of a token after the first (ms), the share of answers that are valid by the schema, and for
@@ -17,19 +18,16 @@ with their range; and ratios formed per round. Then `echo`: seconds of a long pr
 tokens, over without. Nothing else may run on the machine.
 """
 
-import argparse
 import http.client
 import json
-import pathlib
 import queue
 import statistics
 import sys
 import threading
 import time
 
-from cache_folder import DEMO_MODEL, LLAMA_CPP
-from serving import ROOT, events, prompts, spread, tokens_in
-from serving_peers import CONTEXT, Served, free_port, head_of
+from serving import events, prompts, spread, tokens_in
+from serving_peers import data_row, head_of, parse_options, servers
 
 SCHEMA = {
     "type": "object",
@@ -64,9 +62,11 @@ def body_of(prompt, tokens, kind, salt):
             "temperature": 0, "stream": True, "stream_options": {"include_usage": True}}
     if kind == "scores":
         body |= {"logprobs": True, "top_logprobs": 5}
-    if kind.endswith("schema"):
+    if "schema" in kind:
         body |= {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}}
-    return body | ({"cache_prompt": False} if kind.startswith("peer") else {"cache_salt": salt})
+    if kind.startswith("peer"):
+        return body | {"cache_prompt": False}
+    return body | {"cache_salt": salt, "paceline": {"speculation": "off" if kind.endswith("off") else "on"}}
 
 
 def stream(port, body):
@@ -106,7 +106,7 @@ def measured(port, kind, clients, options, salt):
     for thread in threads:
         thread.join()
     found = {"between": statistics.median(answer[1] for answer in answers)}
-    if kind.endswith("schema"):
+    if "schema" in kind:
         found["valid"] = sum(valid(answer[0]) for answer in answers) / len(answers)
         found["brace"] = statistics.median(
             answer[3] / statistics.median(answer[2]) for answer in answers if answer[2] and answer[3])
@@ -127,55 +127,28 @@ def echo(port, scored, salt):
     return time.monotonic() - begun
 
 
-def servers(options):
-    requests = str(max(options.clients))
-    made = {"ours": Served([str(options.paceline), "serve", "-m", str(options.model), "--port", "0", "-c", str(CONTEXT),
-                            "--requests", requests, "--method", options.method], None)}
-    if not options.no_peer:
-        port = free_port()
-        made["peer"] = Served([str(options.llama / "bin/llama-server"), "-m", str(options.model), "-t", "2", "-tb", "2",
-                               "-np", requests, "-c", str(CONTEXT * int(requests)), "--host", "127.0.0.1", "--cache-ram",
-                               "0", "-lv", "1", "--port", str(port)], port)
-    return made
-
-
 def rows_of(kinds, rounds):
     """(kind or pair, figure, values)"""
     for kind in kinds:
         for figure in rounds[0][kind]:
             yield kind, figure, [each[kind][figure] for each in rounds]
-    pairs = [("scores", "text"), ("schema", "text")]
+    pairs = [("scores", "text"), ("schema", "text"), ("schema", "schema-off")]
     if "peer" in kinds:
         pairs += [("peer-schema", "peer"), ("schema", "peer-schema")]
     for one, other in pairs:
         yield f"{one}/{other}", "between", [each[one]["between"] / each[other]["between"] for each in rounds]
 
 
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--paceline", default=ROOT / "build/release/paceline")
-    parser.add_argument("--llama", type=pathlib.Path, default=LLAMA_CPP / "native")
-    parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL)
-    parser.add_argument("--method", default="prompt-lookup")
-    parser.add_argument("--clients", type=lambda word: [int(each) for each in word.split(",")], default=[1, 8])
-    parser.add_argument("-n", type=int, default=96)
-    parser.add_argument("--least", type=int, default=4, help="prompts of a round, where fewer clients ask")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=pathlib.Path)
-    return parser.parse_args()
-
-
 def main():
-    options = parse_options()
+    options = parse_options(__doc__, [1, 8])
+    options.peer_speculation = "none"  # it has no part in this
     made = servers(options)
-    ports = {"text": "ours", "scores": "ours", "schema": "ours", "peer": "peer", "peer-schema": "peer"}
+    ports = {"text": "ours", "scores": "ours", "schema": "ours", "schema-off": "ours", "peer": "peer", "peer-schema": "peer"}
     kinds = {kind: made[server].port for kind, server in ports.items() if server in made}
     lines = head_of(options, "bench/structured.py")
 
     def note(clients, name, figure, values):
-        lines.append("\t".join([str(clients), name, figure, *(
-            f"{each:.3f}" for each in (statistics.median(values), min(values), max(values)))]))
+        lines.append(data_row(clients, name, figure, values=values))
         print(f"{clients:3} {name:18} {figure:8} {spread(values)}", flush=True)
 
     try:

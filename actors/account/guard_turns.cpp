@@ -55,7 +55,9 @@ void GuardTurns::begin_turn(int allowed, Micros now) {
 }
 
 void GuardTurns::end_turn(Micros now) {
-    if (counts_ && watch_ != nullptr) {
+    ++turns_ended_;
+    const bool mixed = allowed_ == 0 && candidates_ > 0;
+    if (counts_ && !mixed && watch_ != nullptr) {
         const auto requests = static_cast<double>(requests_);
         const double tokens = tokens_ / requests;
         if (allowed_ > 0 && !natural_plain_) {

@@ -13,7 +13,8 @@
 //   batches  |   a  b  c  d  e       | f           | g
 //   verdicts |      a  b  c          | d  e  f     |     turn 4: from the verdict of e to that of f
 //
-// A turn is not counted if a prompt shared a batch, or the number of requests changed. The gain of
+// A turn is not counted if a prompt shared a batch, the number of requests changed, or a plain turn
+// verified candidates that were under way (it is faster than plain decoding). The gain of
 // speculation depends on how many requests are decoded at once: there is a GainWatch for 1, 2, 3 to
 // 4, 5 to 8 requests and so on, kept over requests.
 // Not thread-safe. Pure: times come by calls.
@@ -46,6 +47,8 @@ public:
     [[nodiscard]] int allowed() const { return allowed_; }
     /// Of the turn that comes next.
     [[nodiscard]] int allowed_next() const { return next_; }
+    /// Turns that have ended.
+    [[nodiscard]] std::uint64_t turns_ended() const { return turns_ended_; }
     /// Whether the GainWatch of now speculates; single plain turns do not count.
     [[nodiscard]] bool speculates() const { return watch_ == nullptr || watch_->drafting(); }
 
@@ -78,6 +81,7 @@ private:
     GainWatch* watch_ = nullptr;        // of the number of requests now
     std::size_t requests_ = 0;
     std::uint64_t phase_ = 0;
+    std::uint64_t turns_ended_ = 0;
     int allowed_ = 0;
     int next_ = 0;
     bool decided_ = false;  // next_

@@ -4,6 +4,15 @@
 #include <cmath>
 
 namespace paceline {
+namespace {
+
+/// At least kLeast: an estimate of 0, as of a very low temperature, would leave nothing to divide by.
+double estimate_of(float log_prob) {
+    constexpr double kLeast = 1e-6;
+    return std::max(std::exp(std::min(static_cast<double>(log_prob), 0.0)), kLeast);
+}
+
+}  // namespace
 
 void HitRates::Cell::scale(double factor) {
     tries *= factor;
@@ -22,7 +31,7 @@ std::size_t HitRates::index_of(HitSource source) {
 }
 
 void HitRates::learn(HitSource source, float log_prob, bool right) {
-    const double estimate = std::exp(std::min(static_cast<double>(log_prob), 0.0));
+    const double estimate = estimate_of(log_prob);
     Cells& cells = sources_[index_of(source)];
     for (Cell* cell : {&cells[bucket_of(estimate)], &cells[kBuckets]}) {
         if (cell->tries >= kMemory) cell->scale((kMemory - 1.0) / kMemory);
@@ -33,7 +42,7 @@ void HitRates::learn(HitSource source, float log_prob, bool right) {
 }
 
 double HitRates::expected(HitSource source, float log_prob) const {
-    const double estimate = std::exp(std::min(static_cast<double>(log_prob), 0.0));
+    const double estimate = estimate_of(log_prob);
     const Cell& cell = sources_[index_of(source)][bucket_of(estimate)];
     const double prior = source.drawn ? kDrawnRatio : 1.0;
     const double ratio = (cell.hits + (kPriorWeight * estimate * prior)) /

@@ -1,6 +1,7 @@
 #include "actors/account/speculation_account.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -20,6 +21,11 @@ bool differs(const msg::Price& a, const msg::Price& b) {
            differs(a.token_us, b.token_us) || differs(a.plain_us, b.plain_us) ||
            differs(a.row_us, b.row_us) || differs(a.pass_share, b.pass_share) ||
            differs(a.extra_us, b.extra_us);
+}
+
+/// Of 1, 2, 3 to 4, 5 to 8 requests and so on, as GuardTurns counts them.
+std::size_t times_index(std::size_t requests) {
+    return static_cast<std::size_t>(std::bit_width(std::max<std::size_t>(requests, 1) - 1));
 }
 
 }  // namespace
@@ -100,8 +106,10 @@ void SpeculationAccount::formed(std::span<const Part> parts,
     random_allowed_ = static_cast<int>(random_() % 6);
     const GuardTurns::Tag tag = turns_.formed(running, alone, now);
     rows_.add(size.rows);
+    newest_ = size;
     for (const Part& part : parts) {
         pending_[{part.request, part.batch}] = {.tag = tag,
+                                                .plain = turns_.allowed() == 0,
                                                 .size = size,
                                                 .prompts = prompts,
                                                 .candidates = part.candidates,
@@ -134,7 +142,6 @@ void SpeculationAccount::verified(
     std::erase_if(pending_, [&](const auto& entry) {
         return entry.first.first == request && !(batch < entry.first.second);
     });
-    const bool plain = turns_.allowed() == 0;
     const bool roots_alone = sent.size.rows == sent.size.requests;
     if (cost.known()) {
         // Jobs cannot have taken longer than the batch was on its way.
@@ -143,7 +150,10 @@ void SpeculationAccount::verified(
         const msg::BatchCost real{.sum_us = std::min(cost.sum_us, way),
                                   .longest_us = std::min(cost.longest_us, way)};
         costs_.learn(sent.size, real);
-        if (roots_alone) (plain ? plain_batch_ : loaded_batch_).add(real.sum_us);
+        if (roots_alone) {
+            BatchTimes& times = batch_times_.at(times_index(sent.size.requests));
+            (sent.plain ? times.plain : times.loaded).add(real.sum_us);
+        }
         if (sent.alone) hops_.add(way - real.sum_us);
     }
     // All verdicts of a batch come together: the first one teaches.
@@ -157,13 +167,18 @@ void SpeculationAccount::verified(
         if (alone_us > 0.0) prompt_costs_.learn(sent.prompts, std::max(extra, least));
     }
     const int before = turns_.allowed();
+    const std::uint64_t ended = turns_.turns_ended();
     for (GroupState& group : groups_) group.quiet += tokens;
     const bool natural_plain = options_.free_candidates && sent.candidates == 0;
     turns_.verified(sent.tag, tokens, sent.candidates, natural_plain, now);
-    if (before > 0) next_turn();
+    if (before > 0 && turns_.turns_ended() != ended) next_turn();
 }
 
-/// A round of speculation has ended.
+const SpeculationAccount::BatchTimes& SpeculationAccount::batch_times() const {
+    return batch_times_.at(times_index(newest_.requests));
+}
+
+/// A turn of speculation has ended.
 void SpeculationAccount::next_turn() {
     for (GroupState& group : groups_) {
         if (group.probes > 0) {
@@ -178,8 +193,9 @@ void SpeculationAccount::next_turn() {
 /// By which part of its time a pass makes decoding longer.
 double SpeculationAccount::pass_share() const {
     if (options_.sequential) return 1.0;
-    if (!plain_batch_.known() || !loaded_batch_.known()) return 0.0;
-    return std::clamp(1.0 - (plain_batch_.mean() / loaded_batch_.mean()), 0.0, 1.0);
+    const BatchTimes& times = batch_times();
+    if (!times.known()) return 0.0;
+    return std::clamp(1.0 - (times.plain.mean() / times.loaded.mean()), 0.0, 1.0);
 }
 
 msg::Price SpeculationAccount::price_of(Group of) {
@@ -202,13 +218,14 @@ msg::Price SpeculationAccount::price_of(Group of) {
     price.token_us = plain / std::max(static_cast<float>(turns_.gain()), 1.0F);
     const auto rows = static_cast<std::uint32_t>(std::max(rows_.mean(), 1.0));
     const auto at = [&](std::uint32_t count) {
-        return costs_.expected({.rows = std::min(count, kVerifyRowsMax), .requests = 1}).sum_us;
+        BatchSize size = newest_;
+        size.rows = std::min(std::max(count, size.requests), kVerifyRowsMax);
+        return costs_.expected(size).sum_us;
     };
     price.row_us = static_cast<float>(std::max((at(rows + 2) - at(rows)) / 2.0, 0.0));
     price.pass_share = static_cast<float>(pass_share());
-    if (plain_batch_.known() && loaded_batch_.known())
-        price.extra_us =
-            static_cast<float>(std::max(loaded_batch_.mean() - plain_batch_.mean(), 0.0));
+    if (const BatchTimes& times = batch_times(); times.known())
+        price.extra_us = static_cast<float>(std::max(times.loaded.mean() - times.plain.mean(), 0.0));
     return price;
 }
 

@@ -119,6 +119,7 @@ public:
 private:
     struct Pending {
         GuardTurns::Tag tag;
+        bool plain = false;  // formed in a plain turn
         BatchSize size;
         PromptRows prompts;
         int candidates = 0;
@@ -132,6 +133,15 @@ private:
         std::optional<msg::Price> told = {};
     };
 
+    /// Times of a batch over all segments, by the bits of its requests - 1.
+    struct BatchTimes {
+        RobustMean plain;   // of roots alone in plain turns
+        RobustMean loaded;  // the same in other turns
+        [[nodiscard]] bool known() const { return plain.known() && loaded.known(); }
+    };
+
+    /// Of the number of requests of the newest batch.
+    [[nodiscard]] const BatchTimes& batch_times() const;
     [[nodiscard]] double plain_rate(std::size_t requests) const;
     [[nodiscard]] double pass_share() const;
     [[nodiscard]] msg::Price price_of(Group of);
@@ -145,10 +155,10 @@ private:
     BatchCosts costs_;  // while speculating
     PromptCosts prompt_costs_;
     Micros prompts_learned_{-1};  // when the last batch was formed that taught them
-    RobustMean plain_batch_;      // all segments, a batch of roots alone in plain turns
-    RobustMean loaded_batch_;     // the same in other turns
-    RobustMean hops_;             // of a batch: its time until the verdict beside its jobs
-    RobustMean rows_;             // of a batch
+    std::array<BatchTimes, 7> batch_times_{};
+    RobustMean hops_;      // of a batch: its time until the verdict beside its jobs
+    RobustMean rows_;      // of a batch
+    BatchSize newest_{};   // batch that went out
     std::map<std::pair<RequestId, BatchId>, Pending> pending_;
     std::array<GroupState, 2> groups_{};
     mutable std::mt19937_64 random_;  // of tests

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <utility>
 
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "ipc/base/faults.hpp"
 #include "model/kv_layout.hpp"
 
@@ -93,10 +94,14 @@ std::int32_t RequestTable::pages_of(RequestId request, const RequestRecord& reco
 
 bool RequestTable::fits(RequestId request) const {
     std::int32_t pages = 0;
+    std::size_t grammars = 0;  // bytes that a stage's next incarnation gets at once
     for (const auto& [id, record] : records_) {
-        if (id == request || record.phase == RequestPhase::Running) pages += pages_of(id, record);
+        if (id != request && record.phase != RequestPhase::Running) continue;
+        pages += pages_of(id, record);
+        const CompiledGrammarPtr& grammar = record.order.request.compiled;
+        if (grammar != nullptr) grammars += grammar->bytes.size();
     }
-    return pages <= kv_slots_ / kKvPageSlots;
+    return pages <= kv_slots_ / kKvPageSlots && grammars <= kGrammarBytesKept;
 }
 
 /// A generation ends with the first Begin that says it, so the receiver of a later one knows

@@ -115,8 +115,9 @@ void DraftWork::pump() {
 }
 
 /// Correct reads the text first, so that the trunk's keys and values can be appended to its cache.
+/// Not while it is off: then it reads at the next probe what it has missed.
 bool DraftWork::lags(const DraftRequest& request) const {
-    return plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
+    return !account_.off() && plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
            !request.source_busy && tools_.model->behind(*request.text) > kLagMax;
 }
 
@@ -247,7 +248,7 @@ void DraftWork::skip_set_changed() {
 
 /// Tries another set of skipped sub-layers on some request's text.
 bool DraftWork::start_trial() {
-    if (search_ == nullptr) return false;
+    if (search_ == nullptr || account_.off()) return false;
     for (const RequestPtr& request : longest_waiting_first()) {
         if (request->missed) continue;
         const std::optional<JobLabel> label = search_->next(*request);

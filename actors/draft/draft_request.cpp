@@ -269,11 +269,11 @@ void DraftRequest::weigh_passes() {
     if (!uses_model()) return growth.pause(account_.off() && model_ != nullptr);
     const HitSource own{.origin = msg::Origin::Trunk, .drawn = drawn_};
     const double hit = account_.rates.mean(own);
-    if (!begins_ || plan_.growth.pace != DraftPace::Sequential) {
+    const bool probe = price.mode == msg::SpeculationMode::Probe;
+    if (!begins_ || probe || plan_.growth.pace != DraftPace::Sequential) {
         begins_ = account_.passes.begins(price, hit, account_.rates.tries(own), growth.gamma());
     }
     growth.pause(account_.off() || (weighs_ && !*begins_));
-    const bool probe = price.mode == msg::SpeculationMode::Probe;
     if (!weighs_ || probe) return growth.weigh({});
     growth.weigh({.least = static_cast<float>(account_.passes.reach_min(
                       price, hit, plan_.growth.pace == DraftPace::Sequential)),

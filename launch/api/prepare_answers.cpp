@@ -167,6 +167,7 @@ GrammarRequest with_tools(GrammarRequest asked,
                           const ToolRequest& tools,
                           const ReplyFormat& reply,
                           const ServedModel& model) {
+    if (tools.none() && !asked.spec.any()) return asked;
     const bool must_call = !tools.none() && tools.choice == ToolChoice::Required;
     if (!asked.spec.any() && !must_call && !has_grammars()) return asked;
     if (!asked.spec.any() || must_call) asked.field = must_call ? "tool_choice" : "tools";

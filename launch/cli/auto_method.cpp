@@ -15,7 +15,7 @@ AutoChoice AutoMethod::choose(const RunOptions& options) const {
         return {.method = kPlainMethod, .reason = "--exact off is of plain decoding"};
     // What is asked for of stages needs some: plain decoding in a stage then.
     const bool stages = options.figures || !options.trace_file.empty();
-    return history_.choose(stages ? "autoregressive" : kPlainMethod);
+    return history_.choose(stages ? kPlainPipeline : kPlainMethod);
 }
 
 void AutoMethod::learn(const RunOptions& options,

@@ -98,7 +98,7 @@ std::span<const Method> methods() {
 }
 
 const Method* find_method(std::string_view name) {
-    const std::string_view own = name == kPlainMethod ? "autoregressive" : name;
+    const std::string_view own = name == kPlainMethod ? kPlainPipeline : name;
     const auto* const found = std::find_if(
         kMethods.begin(), kMethods.end(), [&](const Method& method) { return method.name == own; });
     return found == kMethods.end() ? nullptr : found;

@@ -22,6 +22,8 @@ struct Method {
 
 /// Decoding without stages; as a pipeline, `autoregressive`.
 inline constexpr const char* kPlainMethod = "plain";
+/// The same by one stage.
+inline constexpr const char* kPlainPipeline = "autoregressive";
 
 /// nullptr: there is none. Also kPlainMethod.
 [[nodiscard]] const Method* find_method(std::string_view name);

@@ -27,12 +27,14 @@ GrammarHelpers::~GrammarHelpers() {
     for (const auto& helper : helpers_) helper->stop();
     for (std::thread& thread : threads_) thread.join();
     for (auto& [hash, job] : left) {
-        for (const Done& done : job.done)
-            done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
+        for (const Wanted& each : job.wanted) {
+            if (has_left(each)) continue;
+            each.done(Error{Errc::Cancelled, "grammars are no longer compiled: shutting down"});
+        }
     }
 }
 
-void GrammarHelpers::compile(const GrammarSpec& spec, Done done) {
+void GrammarHelpers::compile(const GrammarSpec& spec, Done done, Waiter waiter) {
     if (!has_grammars()) return done(no_grammars());
     const std::string hash = hash_of(spec);
     std::unique_lock lock{mutex_};
@@ -42,16 +44,34 @@ void GrammarHelpers::compile(const GrammarSpec& spec, Done done) {
         return done(result);
     }
     if (const auto job = jobs_.find(hash); job != jobs_.end())
-        return job->second.done.push_back(std::move(done));
+        return job->second.wanted.push_back({std::move(done), std::move(waiter)});
+    drop_unwanted();
     if (ending_ || waiting_.size() >= options_.waiting_max) {
         lock.unlock();
         return done(
             Error{Errc::Cancelled, "too many grammars wait to be compiled; try again later"});
     }
-    jobs_.emplace(hash, Job{spec, {}}).first->second.done.push_back(std::move(done));
+    Job& job = jobs_.emplace(hash, Job{spec, {}}).first->second;
+    job.wanted.push_back({std::move(done), std::move(waiter)});
     waiting_.push_back(hash);
     lock.unlock();
     changed_.notify_one();
+}
+
+bool GrammarHelpers::has_left(const Wanted& wanted) {
+    return wanted.waiter && wanted.waiter->expired();
+}
+
+/// Grammars that wait for a helper and that no one else waits for: clients that have left.
+void GrammarHelpers::drop_unwanted() {
+    std::erase_if(waiting_, [this](const std::string& hash) {
+        std::vector<Wanted>& wanted = jobs_.at(hash).wanted;
+        std::erase_if(wanted,
+                      [](const Wanted& each) { return has_left(each); });
+        if (!wanted.empty()) return false;
+        jobs_.erase(hash);
+        return true;
+    });
 }
 
 Result<CompiledGrammarPtr> GrammarHelpers::compile_and_wait(const GrammarSpec& spec) {
@@ -71,6 +91,8 @@ void GrammarHelpers::work(HelperProcess& helper) {
     for (;;) {
         changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
         if (ending_) return;
+        drop_unwanted();
+        if (waiting_.empty()) continue;
         const std::string hash = waiting_.front();
         waiting_.pop_front();
         const GrammarSpec spec = jobs_.at(hash).spec;
@@ -79,10 +101,12 @@ void GrammarHelpers::work(HelperProcess& helper) {
         const Result<CompiledGrammarPtr> result = helper.compile(spec);
         lock.lock();
         keep(hash, result);
-        const std::vector<Done> done = std::move(jobs_.at(hash).done);
+        const std::vector<Wanted> wanted = std::move(jobs_.at(hash).wanted);
         jobs_.erase(hash);
         lock.unlock();
-        for (const Done& each : done) each(result);
+        for (const Wanted& each : wanted) {
+            if (!has_left(each)) each.done(result);
+        }
         lock.lock();
     }
 }

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,9 +49,13 @@ public:
     GrammarHelpers& operator=(const GrammarHelpers&) = delete;
     ~GrammarHelpers();
 
+    /// What waits for a result: once it is gone, a grammar that is not begun is left out, and its
+    /// `done` is not called. Nothing: the result is always wanted.
+    using Waiter = std::optional<std::weak_ptr<const void>>;
+
     /// Calls `done` once. Errors: those of HelperProcess::compile(); Cancelled if too many wait or
     /// at the end.
-    void compile(const GrammarSpec& spec, Done done);
+    void compile(const GrammarSpec& spec, Done done, Waiter waiter = {});
     /// The same, and waits.
     [[nodiscard]] Result<CompiledGrammarPtr> compile_and_wait(const GrammarSpec& spec);
 
@@ -58,9 +63,13 @@ public:
     [[nodiscard]] std::uint64_t compilations() const;
 
 private:
+    struct Wanted {
+        Done done;
+        Waiter waiter;
+    };
     struct Job {
         GrammarSpec spec;
-        std::vector<Done> done;
+        std::vector<Wanted> wanted;
     };
     struct Kept {
         std::string hash;
@@ -69,6 +78,9 @@ private:
     };
 
     void work(HelperProcess& helper);
+    /// Its client has left.
+    [[nodiscard]] static bool has_left(const Wanted& wanted);
+    void drop_unwanted();
     [[nodiscard]] const Result<CompiledGrammarPtr>* find(const std::string& hash);
     void keep(const std::string& hash, const Result<CompiledGrammarPtr>& result);
 

@@ -21,7 +21,12 @@ AutoChoice choose_method(const MethodRecord& record,
                          std::size_t cores,
                          const std::vector<std::string>& known,
                          const std::string& plain_method) {
-    const std::string usual = cores >= 2 ? kLookupAndDraft : kLookup;
+    const auto exists = [&known](std::string_view name) {
+        return std::find(known.begin(), known.end(), name) != known.end();
+    };
+    const std::string usual = cores >= 2 && exists(kLookupAndDraft) ? kLookupAndDraft
+                              : exists(kLookup)                     ? kLookup
+                                                                    : kPlain;
     AutoChoice choice{.method = usual,
                       .reason =
                           "nothing is known of this model here yet; what it can lose is "
@@ -30,9 +35,8 @@ AutoChoice choose_method(const MethodRecord& record,
         double best = tried->gain;
         choice.reason = gain_text(*tried);
         for (const auto& [name, rate] : record.methods) {
-            const bool exists = std::find(known.begin(), known.end(), name) != known.end();
             const double lead = choice.method == usual ? AutoChoice::kLead : 1.0;
-            if (!exists || rate.runs < AutoChoice::kRunsMin || rate.gain <= lead * best) continue;
+            if (!exists(name) || rate.runs < AutoChoice::kRunsMin || rate.gain <= lead * best) continue;
             best = rate.gain;
             choice.method = name;
             choice.reason = gain_text(rate);

@@ -2,7 +2,8 @@
 //
 //     nothing is known          prompt-lookup+draft with two cores, else prompt-lookup: they have
 //                               one process that computes, or two of which one waits; the account
-//                               of costs and gains bounds what they can lose
+//                               of costs and gains bounds what they can lose. The next of them, or
+//                               plain decoding, where `known` lacks it
 //     the default was tried     the method of the record with the greatest gain over plain
 //                               decoding, if it was run kRunsMin times and gains kLead more than
 //                               the default; plain decoding, if all lose more than the account
@@ -25,7 +26,7 @@ inline constexpr const char* kAutoMethod = "auto";
 
 struct AutoChoice {
     static constexpr double kLead = 1.05;
-    static constexpr double kLossMax = 0.1;
+    static constexpr double kLossMax = 0.05;  // what the account allows, and the noise of runs
     static constexpr std::int64_t kRunsMin = 3;  // a single run is too noisy
 
     std::string method;
@@ -35,8 +36,7 @@ struct AutoChoice {
     friend bool operator==(const AutoChoice&, const AutoChoice&) = default;
 };
 
-/// `cores`: that this program may use. `known`: whether a method of the record can still be run
-/// (its name exists). `plain_method`: what plain decoding is called here.
+/// `cores`: that this program may use. `known`: the methods that can be run. `plain_method`: what plain decoding is called here.
 [[nodiscard]] AutoChoice choose_method(const MethodRecord& record,
                                        std::size_t cores,
                                        const std::vector<std::string>& known,

@@ -1,5 +1,6 @@
 #include "launch/plan/method_history.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "launch/config/method_list.hpp"
@@ -31,8 +32,9 @@ AutoChoice MethodHistory::choose(const std::string& plain) const {
     return choose_method(record_, cores_, known, plain);
 }
 
-void MethodHistory::add(const std::string& method, const MethodRate& run) {
+void MethodHistory::add(const std::string& method, MethodRate run) {
     record_ = records_.read(key_);  // another run may have ended meanwhile
+    if (const MethodRate* stage = record_.find(kPlainPipeline)) run.gain *= std::min(stage->gain, 1.0);
     record_.add(method, run);
     (void)records_.write(key_, record_);
 }

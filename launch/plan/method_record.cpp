@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kFormat = 2;
 constexpr const char* kSuffix = ".json";
+constexpr std::int64_t kRunsKept = 1'000'000'000;
 
 bool positive(double value) {
     return value > 0.0 && std::isfinite(value);
@@ -40,7 +41,7 @@ std::optional<MethodRate> parsed_rate(const nlohmann::json& entry) {
                           .tokens_per_second = number("tokens_per_second"),
                           .runs = runs->get<std::int64_t>()};
     const bool fits = positive(rate.gain) && positive(rate.tokens_per_second) &&
-                      rate.acceptance >= 0.0 && rate.acceptance <= 1.0 && rate.runs > 0;
+                      rate.acceptance >= 0.0 && rate.acceptance <= 1.0 && rate.runs > 0 && rate.runs <= kRunsKept;
     return fits ? std::optional{rate} : std::nullopt;
 }
 
@@ -78,7 +79,7 @@ void MethodRecord::add(std::string_view method, const MethodRate& run) {
         const double old = rate.acceptance > 0.0 ? rate.acceptance : run.acceptance;
         rate.acceptance = old + (weight * (run.acceptance - old));
     }
-    rate.runs += run.runs;
+    rate.runs = std::min(rate.runs + run.runs, kRunsKept);
 }
 
 const MethodRate* MethodRecord::find(std::string_view method) const {

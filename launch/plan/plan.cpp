@@ -142,16 +142,26 @@ void predict_all(const PredictionInputs& inputs,
         if (!predicted.value().note.empty()) method.notes.push_back(predicted.value().note);
     }
     const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
-                                    [](const auto& m) { return m.name == "autoregressive"; });
+                                    [](const auto& m) { return m.name == kPlainPipeline; });
     const double rate = plain != planned.methods.end() ? plain->predicted : 0.0;
     for (PlannedMethod& method : planned.methods)
         method.predicted_gain = rate > 0.0 ? method.predicted / rate : 0.0;
 }
 
-/// Those to try: the method that `auto` begins with, then the best predictions.
+/// Of the methods that can decode the model here.
+std::vector<std::string> names_of(const Planned& planned) {
+    std::vector<std::string> names;
+    for (const PlannedMethod& method : planned.methods) {
+        if (method.refusal.empty() && !method.unverified) names.push_back(method.name);
+    }
+    return names;
+}
+
+/// Those to try: plain decoding in a stage, which runs of other methods are compared with, the
+/// method that `auto` begins with, then the best predictions, `trials` of them.
 std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cores) {
     const std::string first =
-        choose_method({}, cores, {}, kPlainMethod).method;  // of an empty record
+        choose_method({}, cores, names_of(planned), kPlainMethod).method;  // of an empty record
     std::vector<PlannedMethod*> chosen;
     for (PlannedMethod& method : planned.methods) {
         const bool speculates = !method.name.starts_with("autoregressive") && !method.unverified;
@@ -162,6 +172,10 @@ std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cor
         return a->predicted_gain > b->predicted_gain;
     });
     chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(trials)));
+    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
+                                    [](const auto& m) { return m.name == kPlainPipeline; });
+    const bool any = !chosen.empty() && plain != planned.methods.end() && plain->refusal.empty();
+    if (any) chosen.insert(chosen.begin(), &*plain);
     return chosen;
 }
 
@@ -259,17 +273,18 @@ Status plan_methods(const PlanOptions& options, const Environment& environment) 
     if (Status s = try_best(options, task.value(), planned, record, environment); !s) return s;
     if (options.trials > 0) (void)records.write(key, record);
 
-    std::vector<std::string> known;
-    for (const PlannedMethod& method : planned.methods) {
-        if (method.refusal.empty() && !method.unverified) known.push_back(method.name);
-    }
-    const AutoChoice choice = choose_method(record, cores.size(), known, kPlainMethod);
+    const AutoChoice choice =
+        choose_method(record, cores.size(), names_of(planned), kPlainMethod);
     std::fputs(plan_table(head, planned.methods, choice).c_str(), stdout);
     if (!out) return {};
     const Result<ConfigSource> source = config_source("", choice.method);
     if (!source) return source.error();
     const Result<std::string> text = config_text(source.value());
-    return text ? out->write(text.value()) : text.error();
+    if (!text) return text.error();
+    if (!options.draft_model.empty())
+        fmt::print("{} names no draft model: run it with --draft-model {}\n", options.out,
+                   options.draft_model);
+    return out->write(text.value());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 //     BodyShare share{budget, declared length, or the most that a body may have};
 //     if (!share.taken()) ...   503: others hold too much
-//     share.settle(bytes);      the body is read, and so long
+//     share.shrink_to(bytes);   the body is read, and so long
 //
 // A share is given back with its object. On the I/O thread.
 #pragma once
@@ -29,7 +29,7 @@ public:
 
     [[nodiscard]] bool taken() const { return taken_; }
     /// At most what was asked for. Precondition: taken().
-    void settle(std::uint64_t bytes) {
+    void shrink_to(std::uint64_t bytes) {
         budget_.held -= bytes_;
         hold(std::min(bytes, bytes_));
     }

@@ -263,7 +263,7 @@ asio::awaitable<bool> HttpConnection::exchange() {
     if (!parser.is_done()) {
         const bool read = co_await read_body(parser);
         if (!read) co_return false;
-        share.settle(parser.get().body().size());
+        share.shrink_to(parser.get().body().size());
     }
     const std::string owner = route.value().is_health() ? "" : context_.access.owner_of(head);
     const Asked asked{.route = std::move(route.value()),

@@ -53,8 +53,13 @@ asio::awaitable<std::optional<Result<CompiledGrammarPtr>>> compiled_form(const G
                                                                          HttpStream& stream,
                                                                          HttpContext& context) {
     const auto compilation = std::make_shared<Compilation>();
+    const std::weak_ptr<Compilation> waiter = compilation;
     context.model->service->compile(
-        grammar, [compilation](const Result<CompiledGrammarPtr>& made) { compilation->end(made); });
+        grammar,
+        [waiter](const Result<CompiledGrammarPtr>& made) {
+            if (const auto still = waiter.lock()) still->end(made);
+        },
+        waiter);
     Wakeup wakeup{stream.socket()};
     wakeup.watch(compilation->bell.get());
     std::optional<Result<CompiledGrammarPtr>> result = compilation->result();

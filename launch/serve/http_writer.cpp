@@ -95,7 +95,8 @@ asio::awaitable<bool> HttpWriter::write_preflight(const ResponseTerms& terms) {
     std::string bytes = status_line(204, terms.version);
     bytes +=
         "Access-Control-Allow-Methods: GET, POST\r\n"
-        "Access-Control-Allow-Headers: Authorization, Content-Type, Last-Event-ID, X-Api-Key\r\n"
+        "Access-Control-Allow-Headers: Authorization, Content-Type, Last-Event-ID, X-Api-Key, "
+        "Anthropic-Version, Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access\r\n"
         "Access-Control-Max-Age: 600\r\n";
     bytes += shared_fields(terms, terms.keep_alive) + "\r\n";
     context_.metrics.add_response(204);

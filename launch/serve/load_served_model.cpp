@@ -18,8 +18,6 @@
 namespace paceline::serve {
 namespace {
 
-constexpr const char* kPlainPipeline = "autoregressive";
-
 void tell(const std::string& what) {
     std::fprintf(stderr, "paceline serve: %s\n", visible_lines(what).c_str());
 }
@@ -119,12 +117,16 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         tell("method " + choice.method + ": " + choice.reason);
     std::vector<std::string> methods{choice.method};
     methods.insert(methods.end(), choice.fallbacks.begin(), choice.fallbacks.end());
+    ServeOptions tried = options;
     std::optional<Error> failure;
     for (const std::string& method : methods) {
-        if (failure)
-            tell("the method could not be started (" + failure->what + "); " + method +
-                 " is tried");
-        Result<PipelineConfig> written = config_of(options, method);
+        if (failure) {
+            tell(fmt::format("method {} could not be started ({}); {} is tried", tried.method,
+                             failure->what, method));
+            tried.draft_model.clear();  // of the first one
+        }
+        tried.method = method;
+        Result<PipelineConfig> written = config_of(tried, method);
         if (!written) {
             failure = written.error();
             continue;
@@ -133,7 +135,7 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         model.method = written.value().name;
         model.gamma = gamma_max(written.value());
         Result<std::unique_ptr<PipelineSession>> session =
-            start(model, std::move(written).value(), options, environment, log);
+            start(model, std::move(written).value(), tried, environment, log);
         if (!session) {
             failure = session.error();
             continue;

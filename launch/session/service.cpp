@@ -50,19 +50,26 @@ Submitted Service::submit(ServiceOrder order) {
     Submitted taken{.id = {++newest_}, .stream = std::make_shared<AnswerStream>()};
     const GrammarSpec grammar =
         order.request.compiled == nullptr ? order.request.grammar : GrammarSpec{};
+    std::shared_ptr<const char> compiling;
+    if (grammar.any()) compiling = std::make_shared<const char>();
+    const GrammarHelpers::Waiter waiter = std::weak_ptr{compiling};
     bool first = false;
     {
         const std::lock_guard lock{inbox_mutex_};
         first = inbox_.empty();
-        inbox_.push_back(
-            {taken.id,
-             {.order = std::move(order), .stream = taken.stream, .compiling = grammar.any()}});
+        inbox_.push_back({taken.id,
+                          {.order = std::move(order),
+                           .stream = taken.stream,
+                           .compiling = std::move(compiling)}});
     }
     if (first) session_->post([this] { take_inbox(); });
     if (!grammar.any()) return taken;
-    grammars_->compile(grammar, [this, id = taken.id](const Result<CompiledGrammarPtr>& made) {
-        session_->post([this, id, made] { compiled(id, made); });
-    });
+    grammars_->compile(
+        grammar,
+        [this, id = taken.id](const Result<CompiledGrammarPtr>& made) {
+            session_->post([this, id, made] { compiled(id, made); });
+        },
+        waiter);
     return taken;
 }
 
@@ -76,9 +83,11 @@ Status Service::check(const Request& request) const {
     return session_->check(without);
 }
 
-void Service::compile(const GrammarSpec& grammar, GrammarHelpers::Done done) {
+void Service::compile(const GrammarSpec& grammar,
+                      GrammarHelpers::Done done,
+                      GrammarHelpers::Waiter waiter) {
     if (!has_grammars() || grammars_ == nullptr) return done(no_grammars());
-    grammars_->compile(grammar, std::move(done));
+    grammars_->compile(grammar, std::move(done), std::move(waiter));
 }
 
 void Service::cancel(AnswerId id) {
@@ -132,7 +141,7 @@ void Service::compiled(AnswerId id, const Result<CompiledGrammarPtr>& made) {
     const auto at = open_.find(id);
     if (at == open_.end()) return;  // it was cancelled meanwhile
     if (!made) return finish(at, {.finish = FinishReason::Interrupted}, made.error());
-    at->second.compiling = false;
+    at->second.compiling.reset();
     at->second.order.request.compiled = made.value();
     line_.add(id.value, at->second.order.priority, at->second.submitted);
     begin_next();

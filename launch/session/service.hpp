@@ -132,7 +132,9 @@ public:
     [[nodiscard]] Submitted submit(ServiceOrder order);
     /// Calls `done` once, on any thread, with the compiled grammar for Request::compiled. Errors:
     /// those of GrammarHelpers::compile(); Unsupported in a build without grammars.
-    void compile(const GrammarSpec& grammar, GrammarHelpers::Done done);
+    void compile(const GrammarSpec& grammar,
+                 GrammarHelpers::Done done,
+                 GrammarHelpers::Waiter waiter = {});
     /// Ends the answer within the running batch; returns at once. Unknown or over: nothing happens.
     void cancel(AnswerId id);
     /// From now on orders are refused; those that were taken may finish within `limit`, then they
@@ -159,8 +161,9 @@ private:
         Micros last_token{0};
         Position prompt = 0;                      // its tokens
         std::deque<msg::Origin> candidates = {};  // the next tokens that were accepted
-        bool compiling = false;                   // its grammar is not there yet: it is in no line
-        Status why = {};                          // it was ended by this class
+        // Its grammar is being compiled, and it is in no line; gone with the order if that ends.
+        std::shared_ptr<const char> compiling = {};
+        Status why = {};  // it was ended by this class
     };
     struct Ordered {
         AnswerId id;

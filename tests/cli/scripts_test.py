@@ -108,7 +108,7 @@ class Scripts(CliTest):
             # CLaSp's programme takes up to 5 % of the time, which the formula does not have.
             self.assertLess(abs(float(row["simulated"]) / float(row["formula"]) - 1), 0.1, row)
 
-    def test_try_lets_the_program_choose_and_compares_unless_a_method_is_named(self):
+    def test_try_lets_the_program_choose_and_compares_with_the_same_settings_unless_a_method_is_named(self):
         # The script beside stand-ins for all that it calls; the program prints what it is given.
         script = self.folder / "launch" / "try"
         program = self.folder / "build" / "release" / "paceline"
@@ -125,9 +125,11 @@ class Scripts(CliTest):
 
         self.assertEqual(given("a b"), "run -m demo.gguf -p a b -n 256\n\n"
                                        "compare -m demo.gguf a b")
-        self.assertTrue(given("a", "-n", "3").startswith(
-            "run -m demo.gguf -p a -n 3\n"))
-        for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"]):
+        for setting in ("-n 3", "--dtype bf16 --temp 0.8 -s 7"):
+            words = setting.split()
+            self.assertTrue(given("a", *words).endswith(f"{setting}\n\ncompare -m demo.gguf a {setting}"), setting)
+        for other in (["--method", "plain"], ["--method=plain"], ["--config", "x.toml"], ["--interactive"],
+                      ["--print-config"], ["--stats", "f"]):
             self.assertEqual(given("a", *other), "run -m demo.gguf -p a -n 256 " + " ".join(other))
 
     def test_build_leaves_cuda_out_of_the_program_unless_it_is_asked_for(self):

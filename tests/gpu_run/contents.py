@@ -47,6 +47,7 @@ FILES = [
     "bench/cuda/requirements.txt",
     "configs/shapes/*.toml",
     "configs/*.toml",
+    "tests/cli/exactness_schema.json",
     "tests/fixtures/blocks/*.blocks",
     "tests/fixtures/blocks/*.f32",
     "tests/fixtures/models/*.gguf",
@@ -54,6 +55,7 @@ FILES = [
     "tests/fixtures/models/*.lora.safetensors",
     "tests/gpu",
     "tests/gpu_run/*.py",
+    "tests/gpu_run/*.toml",
 ]
 
 MANIFEST = "manifest.json"  # in an archive's top folder, and nowhere else

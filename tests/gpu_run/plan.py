@@ -281,16 +281,27 @@ def equality_steps(choice: Choice) -> list:
         words = ["--method", name, "--first", "4", "-n", "48"]
         return [checked(name, words), checked(f"{name}, drawn", [*words, "--requests", "4", *DRAWN])]
 
+    schema = ["--json-schema", choice.place.root / "tests/cli/exactness_schema.json", "--requests", "4",
+              "--first", "8", "-n", "96"]
+    retaining = choice.place.root / "tests/gpu_run/retaining.toml"
     # Configurations by the names of methods; those for a CPU's cores are none.
     names = [config.stem for config in sorted((choice.place.root / "configs").glob("*.toml"))]
     return [Step("equality", "greedy, GPU and CPU", greedy, 180, needs_gpu=not choice.emulated),
-            *[step for name in names if not name.startswith("cpu-") for step in method(name)],
+            checked("log probabilities", ["--method", "prompt-lookup+draft", "--requests", "4", "--first", "8", "-n", "48",
+                                          "--logprobs", "5"]),
+            checked("log probabilities, drawn", ["--method", "fold", "--requests", "4", "--first", "8", "-n", "48",
+                                                 "--logprobs", "20", "--kills", "2", *DRAWN]),
+            checked("JSON by a schema", ["--method", "prompt-lookup+draft", *schema]),
+            checked("JSON by a schema, drawn", ["--method", "pearl", "--kills", "2", *schema, *DRAWN]),
+            checked("retained hidden states", ["--config", retaining, "--requests", "4", "--first", "8", "-n", "64",
+                                               "--kills", "3"]),
             checked("prompts that begin alike", ["--method", "prompt-lookup", "--requests", "16", "-n", "24"],
                     [f"{PROMPT} " * 40 + f"Answer in {words} words." for words in range(1, 17)]),
             checked("a short KV cache", ["--method", "fold", "--requests", "16", "-n", "96", "-c", "512",
                                          "--kv-memory", "16M", *DRAWN]),
             checked("stages killed", ["--method", "fold", "--requests", "4", "--first", "8", "-n", "64",
-                                      "--kills", "3"])]
+                                      "--kills", "3"]),
+            *[step for name in names if not name.startswith("cpu-") for step in method(name)]]
 
 
 def steps_of(choice: Choice) -> list:

@@ -5,24 +5,19 @@
 namespace paceline::serve {
 namespace {
 
+/// Where Anthropic's name is another one than OpenAI's.
 const char* type_of(int status) {
     switch (status) {
-        case 401:
-            return "authentication_error";
-        case 403:
-            return "permission_error";
-        case 404:
-            return "not_found_error";
         case 413:
             return "request_too_large";
-        case 429:
-            return "rate_limit_error";
-        case 503:
-            return "overloaded_error";
         case 500:
             return "api_error";
-        default:
+        case 501:
             return "invalid_request_error";
+        case 503:
+            return "overloaded_error";
+        default:
+            return error_type(status);
     }
 }
 

@@ -22,12 +22,8 @@ Json text_part(const std::string& text) {
 }  // namespace
 
 ResponsesEvents::ResponsesEvents(ResponseHead head, const PreparedAnswers& prepared)
-    : head_{std::move(head)},
-      format_{prepared.reply},
-      repeated_(prepared.repeated.empty() ? Json::object() : Json::parse(prepared.repeated)),
-      stream_{prepared.fields.stream},
-      reply_{format_},
-      report_{prepared.prompt_tokens, 1, prepared.seed, head_.method, head_.gamma} {}
+    : BlockForm{std::move(head), prepared},
+      repeated_(prepared.repeated.empty() ? Json::object() : Json::parse(prepared.repeated)) {}
 
 std::string ResponsesEvents::event(const char* type, Json data) {
     Json whole{{"type", type}, {"sequence_number", sequence_++}};
@@ -37,13 +33,13 @@ std::string ResponsesEvents::event(const char* type, Json data) {
 
 std::string ResponsesEvents::item_id(std::size_t block) const {
     constexpr const char* kPrefixes[] = {"rs_", "msg_", "fc_"};
-    const auto kind = static_cast<std::size_t>(blocks_.all()[block].kind);
-    return kPrefixes[kind] + head_.id + "_" + std::to_string(block);
+    const auto kind = static_cast<std::size_t>(blocks().all()[block].kind);
+    return kPrefixes[kind] + head().id + "_" + std::to_string(block);
 }
 
 /// As it is when it begins, or with all that it came to.
 Json ResponsesEvents::item(std::size_t index, bool whole) const {
-    const ReplyBlock& block = blocks_.all()[index];
+    const ReplyBlock& block = blocks().all()[index];
     const std::string text = whole ? block.text : std::string{};
     const char* status = !whole ? "in_progress" : block.complete ? "completed" : "incomplete";
     Json data{{"id", item_id(index)}};
@@ -63,7 +59,7 @@ Json ResponsesEvents::item(std::size_t index, bool whole) const {
             break;
         case BlockKind::Call:
             data["type"] = "function_call";
-            data["call_id"] = call_id("call_", head_.id, 0, block.call, format_.tools);
+            data["call_id"] = call_id("call_", head().id, 0, block.call, format().tools);
             data["name"] = block.name;
             data["arguments"] = text;
             break;
@@ -75,7 +71,7 @@ Json ResponsesEvents::item(std::size_t index, bool whole) const {
 std::string ResponsesEvents::opened(std::size_t block) {
     std::string events = event("response.output_item.added",
                                {{"output_index", block}, {"item", item(block, false)}});
-    if (blocks_.all()[block].kind == BlockKind::Text)
+    if (blocks().all()[block].kind == BlockKind::Text)
         events += event("response.content_part.added", {{"item_id", item_id(block)},
                                                         {"output_index", block},
                                                         {"content_index", 0},
@@ -85,7 +81,7 @@ std::string ResponsesEvents::opened(std::size_t block) {
 
 std::string ResponsesEvents::delta(std::size_t block, const std::string& text) {
     Json data{{"item_id", item_id(block)}, {"output_index", block}};
-    const BlockKind kind = blocks_.all()[block].kind;
+    const BlockKind kind = blocks().all()[block].kind;
     if (kind != BlockKind::Call) data["content_index"] = 0;
     data["delta"] = text;
     if (kind == BlockKind::Text) data["logprobs"] = Json::array();
@@ -100,7 +96,7 @@ std::string ResponsesEvents::delta(std::size_t block, const std::string& text) {
 }
 
 std::string ResponsesEvents::closed(std::size_t index) {
-    const ReplyBlock& block = blocks_.all()[index];
+    const ReplyBlock& block = blocks().all()[index];
     Json data{{"item_id", item_id(index)}, {"output_index", index}};
     std::string events;
     switch (block.kind) {
@@ -129,51 +125,14 @@ std::string ResponsesEvents::closed(std::size_t index) {
                           {{"output_index", index}, {"item", item(index, true)}});
 }
 
-std::string ResponsesEvents::events_of(const std::vector<BlockStep>& steps) {
-    std::string events;
-    for (const BlockStep& step : steps) {
-        switch (step.kind) {
-            case BlockStep::Kind::Open:
-                events += opened(step.block);
-                break;
-            case BlockStep::Kind::Delta:
-                events += delta(step.block, step.text);
-                break;
-            case BlockStep::Kind::Close:
-                events += closed(step.block);
-        }
-    }
-    return events;
-}
-
 std::string ResponsesEvents::begin() {
     std::string events = event("response.created", {{"response", response("in_progress")}});
     events += event("response.in_progress", {{"response", response("in_progress")}});
     return events;
 }
 
-std::string ResponsesEvents::add(std::size_t /*choice*/, const AnswerPiece& piece) {
-    const std::size_t thought = reply_.thought_tokens();
-    std::vector<BlockStep> steps = blocks_.add(reply_.add(piece));
-    report_.add_tokens(piece.ids.size());
-    report_.add_thought_tokens(reply_.thought_tokens() - thought);
-    std::string events = stream_ ? events_of(steps) : std::string{};
-    if (!piece.over) return events;
-    report_.add(0, piece.stats);
-    finish_ = piece.stats.finish;
-    check_end(piece);
-    if (!status()) return events;
-    steps = blocks_.finish(std::string_view{end_status()} == "completed");
-    return stream_ ? events + events_of(steps) : std::string{};
-}
-
-const char* ResponsesEvents::end_status() const {
-    const char* reason = finish_reason(finish_);
-    return reason != nullptr && std::string_view{reason} == "length" ? "incomplete" : "completed";
-}
-
 Json ResponsesEvents::usage() const {
-    const Json usage = report_.usage();
+    const Json usage = report().usage();
     return {{"input_tokens", usage["prompt_tokens"]},
             {"input_tokens_details", usage["prompt_tokens_details"]},
             {"output_tokens", usage["completion_tokens"]},
@@ -183,22 +142,22 @@ Json ResponsesEvents::usage() const {
 }
 
 Json ResponsesEvents::response(const char* status) const {
-    const bool over = finish_ != FinishReason::None;
-    Json data{{"id", "resp_" + head_.id},      {"object", "response"},
-              {"created_at", head_.created},   {"status", status},
+    const bool over = finish() != FinishReason::None;
+    Json data{{"id", "resp_" + head().id},     {"object", "response"},
+              {"created_at", head().created},  {"status", status},
               {"background", false},           {"error", nullptr},
-              {"incomplete_details", nullptr}, {"model", head_.model}};
+              {"incomplete_details", nullptr}, {"model", head().model}};
     if (std::string_view{status} == "incomplete")
         data["incomplete_details"] = {{"reason", "max_output_tokens"}};
     data["output"] = Json::array();
-    for (std::size_t i = 0; over && i < blocks_.all().size(); ++i)
+    for (std::size_t i = 0; over && i < blocks().all().size(); ++i)
         data["output"].push_back(item(i, true));
     for (const auto& [key, value] : repeated_.items()) data[key] = value;
     data["usage"] = over ? usage() : Json();
     if (!over) return data;
-    data["timings"] = report_.timings();
-    data["metrics"] = report_.metrics();
-    data["paceline"] = report_.paceline();
+    data["timings"] = report().timings();
+    data["metrics"] = report().metrics();
+    data["paceline"] = report().paceline();
     return data;
 }
 

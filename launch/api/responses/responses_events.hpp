@@ -12,26 +12,21 @@
 // The last one has the whole response with usage; there is no [DONE]. One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "launch/api/answer_events.hpp"
-#include "launch/api/answer_report.hpp"
-#include "launch/api/response_form.hpp"
-#include "launch/api/tools/reply_blocks.hpp"
-#include "launch/api/tools/reply_tracker.hpp"
+#include "launch/api/tools/block_form.hpp"
 
 namespace paceline::serve {
 
-class ResponsesEvents final : public ResponseForm {
+class ResponsesEvents final : public BlockForm {
 public:
     ResponsesEvents(ResponseHead head, const PreparedAnswers& prepared);
 
     [[nodiscard]] std::string begin() override;
-    [[nodiscard]] std::string add(std::size_t choice, const AnswerPiece& piece) override;
     [[nodiscard]] std::string end() override;
     [[nodiscard]] std::string body() const override;
     [[nodiscard]] std::string failure(const ApiError& error) override;
@@ -39,25 +34,17 @@ public:
 private:
     using Json = nlohmann::ordered_json;
 
+    [[nodiscard]] std::string opened(std::size_t block) override;
+    [[nodiscard]] std::string delta(std::size_t block, const std::string& text) override;
+    [[nodiscard]] std::string closed(std::size_t block) override;
     [[nodiscard]] std::string event(const char* type, Json json);
-    [[nodiscard]] std::string events_of(const std::vector<BlockStep>& steps);
-    [[nodiscard]] std::string opened(std::size_t block);
-    [[nodiscard]] std::string delta(std::size_t block, const std::string& text);
-    [[nodiscard]] std::string closed(std::size_t block);
     [[nodiscard]] std::string item_id(std::size_t block) const;
     [[nodiscard]] Json item(std::size_t block, bool whole) const;
     [[nodiscard]] Json response(const char* status) const;
     [[nodiscard]] Json usage() const;
-    [[nodiscard]] const char* end_status() const;
+    [[nodiscard]] const char* end_status() const { return is_cut() ? "incomplete" : "completed"; }
 
-    ResponseHead head_;
-    ReplyFormat format_;
     Json repeated_;
-    bool stream_;
-    ReplyTracker reply_;
-    ReplyBlocks blocks_;
-    AnswerReport report_;
-    FinishReason finish_ = FinishReason::None;
     std::int64_t sequence_ = 0;
 };
 

@@ -3,8 +3,7 @@
 //
 // A state follows from the one before and a token. Some force one token, the others allow two
 // tokens of three; from a depth on that the seed draws some allow an end token beside others, and
-// some an end alone. A matcher checks that nobody accepts what it forbids and takes back more than
-// it has.
+// some an end alone. A matcher checks that no more is taken back than was accepted.
 #pragma once
 
 #include <algorithm>

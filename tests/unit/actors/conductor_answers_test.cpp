@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "actors/decoding/grammar/grammar_store.hpp"
 #include "tests/unit/actors/conductor_bench.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
@@ -106,6 +107,24 @@ TEST_CASE("requests wait for room for their texts; small ones pass a large one f
     bench.verdict(first, 1, 40, {50}, FinishReason::EndToken);
     CHECK(bench.context.posted.size() == 6);
     CHECK(bench.context.gauges[gauges::kQueueDepth] == 0);
+}
+
+TEST_CASE(
+    "a request waits while the running ones have as many grammars as a stage is sent at once") {
+    RequestTable table{kVocab, 4096, AcceptanceRule::Coupled, 64};
+    std::vector<RequestId> ids;
+    for (std::size_t i = 0; i <= kGrammarBytesKept / kCompiledGrammarMax; ++i) {
+        AnswerOrder order;
+        order.request = request();
+        order.request.end_tokens = {7};
+        order.request.compiled = std::make_shared<const CompiledGrammar>(
+            CompiledGrammar{std::to_string(i), std::string(kCompiledGrammarMax, 'x')});
+        ids.push_back(table.accept(std::move(order)).value());
+        if (i > 0) table.at(ids[i - 1]).phase = RequestPhase::Running;
+    }
+    CHECK_FALSE(table.fits(ids.back()));
+    table.at(ids.front()).phase = RequestPhase::Ended;
+    CHECK(table.fits(ids.back()));
 }
 
 TEST_CASE("when pages run short the youngest request gives its own, and begins after an end") {

@@ -186,7 +186,7 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
         Mixture choice = draw_mixture(seed);
         choice.requests = 2;
         PipelineOptions options = options_of(choice, seed);
-        options.kv_slots = std::array{192, 320, 640}[seed % 3];  // 1.2, 2 and 4 contexts
+        options.kv_slots = std::array{192, 192, 320, 640}[seed % 4];  // 1.2, 2 and 4 contexts
         CAPTURE(seed);
         CAPTURE(name_of(options.drafting));
         CAPTURE(options.kv_slots);
@@ -218,7 +218,7 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
         CHECK(cluster.world.tensors_all_free());
         check_no_page_held(cluster.scheduler(), options);
     }
-    CHECK(preemptions > seeds() / 20);
+    CHECK(preemptions > seeds() / 10);
 }
 
 TEST_CASE("a client's limits of speculation hold for its request alone, and change no token") {

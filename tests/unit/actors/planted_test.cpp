@@ -20,7 +20,7 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr std::uint64_t kTriesMax = 2000;  // most are noticed within 50
+constexpr std::uint64_t kTriesMax = 400;
 
 struct Order {
     Request request;
@@ -290,6 +290,7 @@ TEST_CASE("without a planted bug every try goes well") {
 
 TEST_CASE("each safeguard of decoding across a recovery is missed when it is taken out") {
     const std::pair<const char*, PlantedBug> bugs[] = {
+        {"CommitIgnoresAttempt", PlantedBug::CommitIgnoresAttempt},
         {"AttemptNotRaised", PlantedBug::AttemptNotRaised},
         {"ReplayForgetsCommitted", PlantedBug::ReplayForgetsCommitted},
         {"ReplayForgetsCount", PlantedBug::ReplayForgetsCount},

@@ -67,7 +67,7 @@ TEST_CASE("frames pass a socket whole, one that is too long or unfinished does n
     REQUIRE(write_frame(first.get(), "longer"));
     CHECK_FALSE(read_frame(second.get(), 5).has_value());
     first.reset();
-    CHECK_FALSE(write_frame(second.get(), "nobody reads"));
+    CHECK_FALSE(write_frame(second.get(), "not read"));
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ TEST_CASE("without a record lookup and draft are tried, on one core the lookup a
     CHECK(choice_of({}).fallbacks == std::vector<std::string>{"prompt-lookup", "plain"});
     CHECK(choice_of({}, 1).method == "prompt-lookup");
     CHECK(choice_of({}, 1).fallbacks == std::vector<std::string>{"plain"});
+    CHECK(choose_method({}, 2, {"prompt-lookup"}, "plain").method == "prompt-lookup");
+    CHECK(choose_method({}, 2, {"pearl"}, "plain").method == "plain");
 }
 
 TEST_CASE("other methods are chosen once the default was tried and they gain clearly more") {
@@ -44,10 +46,10 @@ TEST_CASE("other methods are chosen once the default was tried and they gain cle
 
 TEST_CASE("plain decoding is chosen where every method that was tried loses clearly") {
     MethodRecord record;
-    record.add("prompt-lookup+draft", gain(0.93));
+    record.add("prompt-lookup+draft", gain(0.96));
     CHECK(choice_of(record).method == "prompt-lookup+draft");
     MethodRecord slow;
-    slow.add("prompt-lookup+draft", gain(0.8));
+    slow.add("prompt-lookup+draft", gain(0.94));
     CHECK(choice_of(slow).method == "plain");
     CHECK(choice_of(slow).fallbacks.empty());
     CHECK(choose_method(slow, 2, kKnown, "autoregressive").method == "autoregressive");

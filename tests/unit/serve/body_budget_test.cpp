@@ -13,7 +13,7 @@ TEST_CASE("bodies share a budget, and what a body did not need goes to others") 
     REQUIRE(first->taken());
     CHECK_FALSE(BodyShare{budget, 41}.taken());
     CHECK(budget.held == 60);
-    first->settle(10);
+    first->shrink_to(10);
     {
         const BodyShare second{budget, 90};
         CHECK(second.taken());

@@ -91,8 +91,8 @@ const std::vector<Written>& forms() {
     return all;
 }
 
-TEST_CASE("tool grammar: what it allows where calls are required is what the reader reads") {
-    if (!has_grammars()) return;
+TEST_CASE("tool grammar: what it allows where calls are required is what the reader reads" *
+          doctest::skip(!has_grammars())) {
     for (const Written& form : forms()) {
         CAPTURE(form.one);
         const ReplyFormat format = of(form.format);
@@ -110,8 +110,8 @@ TEST_CASE("tool grammar: what it allows where calls are required is what the rea
     }
 }
 
-TEST_CASE("tool grammar: free text stays free up to the tag that opens a call") {
-    if (!has_grammars()) return;
+TEST_CASE("tool grammar: free text stays free up to the tag that opens a call" *
+          doctest::skip(!has_grammars())) {
     const GrammarSpec spec = tool_grammar(of(ToolFormat::Hermes), kTools, false);
     const std::string text = "It rains < or {not}. ";
     CHECK(taken(spec, text) == text.size() + 1);
@@ -127,8 +127,8 @@ TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
         CHECK_FALSE(tool_grammar(of(format), kTools, false).any());
 }
 
-TEST_CASE("tool grammar: a thought may come first, and must end if the prompt began it") {
-    if (!has_grammars()) return;
+TEST_CASE("tool grammar: a thought may come first, and must end if the prompt began it" *
+          doctest::skip(!has_grammars())) {
     const std::string call = forms()[0].one;
     ReplyFormat format = of(ToolFormat::Hermes);
     format.thoughts = true;
@@ -143,8 +143,8 @@ TEST_CASE("tool grammar: a thought may come first, and must end if the prompt be
     CHECK(taken(must, begun) == begun.size() + 1);
 }
 
-TEST_CASE("answer grammar: a schema behind a thought, or beside calls") {
-    if (!has_grammars()) return;
+TEST_CASE("answer grammar: a schema behind a thought, or beside calls" *
+          doctest::skip(!has_grammars())) {
     const GrammarSpec schema{.kind = GrammarKind::JsonSchema, .text = R"({"type":"boolean"})"};
     const GrammarSpec behind = answer_grammar({.thoughts = true}, {}, schema, false);
     const std::string thought = "<think>So</think>\n\ntrue";

@@ -147,6 +147,19 @@ TEST_CASE("a turn that a prompt shared is not counted") {
     CHECK(rounds.turns.speculates());
 }
 
+TEST_CASE("a plain turn that verified candidates which were under way is not plain decoding's time") {
+    Rounds rounds;
+    rounds.run(20, 500, 2);
+    const Micros plain = rounds.turns.plain_token();
+    for (int i = 0; i < 200; ++i) {
+        const bool is_plain = rounds.turns.allowed() == 0;
+        const auto tag = rounds.turns.formed(1, true, rounds.now);
+        rounds.now += Micros{is_plain ? 100 : 500};
+        rounds.turns.verified(tag, 2, is_plain ? 1 : 3, false, rounds.now);
+    }
+    CHECK(rounds.turns.plain_token() == plain);
+}
+
 TEST_CASE("each number of requests has its own gain, which is kept") {
     Rounds rounds;
     rounds.run(200, 1200, 3, 1);

@@ -38,6 +38,13 @@ TEST_CASE("an overconfident source is corrected where it is overconfident") {
     CHECK(rates.mean(kDraft) == doctest::Approx(0.6).epsilon(0.5));
 }
 
+TEST_CASE("a candidate that is hardly possible at all has a probability, also the first one") {
+    const HitRates rates;
+    const double least = rates.expected({}, -5000.0F);
+    CHECK(least >= 0.0);  // not NaN
+    CHECK(least < 1e-3);
+}
+
 TEST_CASE("sources are told apart, and texts with a temperature from greedy ones") {
     HitRates rates;
     learn(rates, {msg::Origin::Exit, false}, 0.6, 0, 5);

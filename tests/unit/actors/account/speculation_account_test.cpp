@@ -127,6 +127,50 @@ TEST_CASE("a machine that becomes slower, or faster again, is followed within 25
     CHECK(token_us(pipeline, 200) < 1.03 * usual);
 }
 
+TEST_CASE("a text that changes within an answer costs no more than 64 tokens of it, either way") {
+    const auto bad_us = [](Pipeline& pipeline, int tokens) {
+        const Micros begin = pipeline.now;
+        const int before = pipeline.tokens;
+        while (pipeline.tokens < before + tokens) pipeline.round(4, 0.8, 0, 200);
+        return static_cast<double>((pipeline.now - begin).count()) / (pipeline.tokens - before);
+    };
+    Pipeline healthy{on()};
+    const double usual = (token_us(healthy, 400), token_us(healthy, 200));
+    Pipeline pipeline{on()};
+    (void)token_us(pipeline, 300);
+    (void)bad_us(pipeline, 64);
+    CHECK(bad_us(pipeline, 200) < 1.03 * 1020);  // of plain decoding
+    // A draft that was off: the first probe is due within 250 tokens.
+    (void)token_us(pipeline, 250);
+    CHECK(token_us(pipeline, 200) < 1.03 * usual);
+}
+
+TEST_CASE("a probe lasts as many turns, however many requests a turn has verdicts of") {
+    constexpr std::uint32_t kRequests = 4;
+    SpeculationAccount account{on()};
+    Micros now{0};
+    std::optional<msg::Price> price;
+    BatchId batch{0};
+    const auto turn = [&] {
+        std::vector<SpeculationAccount::Part> parts;
+        for (std::uint32_t i = 1; i <= kRequests; ++i) parts.push_back({RequestId{i}, batch, 0});
+        account.formed(parts, {.rows = kRequests, .requests = kRequests}, {}, kRequests, true, now);
+        now += Micros{1000};
+        for (const auto& part : parts)
+            account.verified(part.request, batch, 1, {.sum_us = 900, .longest_us = 900}, now);
+        batch = BatchId{batch.value + 1};
+        if (const auto told = account.take_price(Group::Drafts)) price = told;
+    };
+    int probed = 0;
+    int longest = 0;
+    for (int i = 0; i < 200; ++i) {
+        turn();
+        probed = price->mode == Mode::Probe ? probed + 1 : 0;
+        longest = std::max(longest, probed);
+    }
+    CHECK(longest >= SpeculationAccount::kProbeTurns);
+}
+
 TEST_CASE("a pause of two seconds, in any round, changes nothing for long") {
     for (const int at : {0, 2, 3, 4, 50, 51}) {
         CAPTURE(at);

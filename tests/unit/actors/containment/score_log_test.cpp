@@ -88,19 +88,19 @@ TEST_CASE(
         positions.push_back(position);
     };
     const RequestId id = bench.conductor.submit(std::move(order)).value();
-    const auto hear = [&](const msg::Scores& of) {
+    const auto deliver = [&](const msg::Scores& of) {
         bench.conductor.handle(conductor_test::kVerifier,
                                static_cast<std::uint16_t>(msg::Kind::Scores),
                                std::as_bytes(std::span{&of, 1}));
     };
     CHECK(bench.context.posted.back().request.scores.answer);
-    hear(scores(4, 1, id));
+    deliver(scores(4, 1, id));
     bench.lose(conductor_test::kVerifier);
     bench.join(conductor_test::kVerifier);
-    hear(scores(4, 1, id));  // of attempt 1
+    deliver(scores(4, 1, id));  // of attempt 1
     msg::Scores next = scores(4, 2, id);
     next.route.attempt = Attempt{2};
-    hear(next);
+    deliver(next);
     CHECK(positions.empty());
     bench.verdict(id, 2, 4, {50, 51});
     CHECK(positions == std::vector<Position>{4, 5});

@@ -1,5 +1,5 @@
-// The masks against a plain twin: languages that are finite or that a simple function decides. A
-// token is allowed if some text of the language continues what was accepted and the token; an end
+// The masks against a plain reference: languages that are finite or that a simple function decides.
+// A token is allowed if some text of the language continues what was accepted and the token; an end
 // is allowed exactly after a whole text.
 #include <functional>
 #include <set>
