@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 #include "actors/draft/draft_source.hpp"
 
 namespace paceline {

@@ -28,7 +28,7 @@
 #include <span>
 #include <vector>
 
-#include "actors/decoding/ngram_pool.hpp"
+#include "actors/decoding/guesses/ngram_pool.hpp"
 #include "actors/draft/draft_source.hpp"
 #include "actors/draft/observed_rows.hpp"
 #include "ipc/base/result.hpp"

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"

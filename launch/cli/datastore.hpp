@@ -1,5 +1,5 @@
 // `paceline datastore`: texts to a datastore, for drafts with source = "datastore"
-// (actors/decoding/datastore.hpp).
+// (actors/decoding/guesses/datastore.hpp).
 #pragma once
 
 #include <string>

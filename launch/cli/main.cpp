@@ -26,7 +26,7 @@
 #include "launch/cli/run.hpp"
 #include "launch/cli/search.hpp"
 #include "launch/cli/tokenize.hpp"
-#include "launch/cli/top.hpp"
+#include "launch/cli/top/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/grammar/helper_main.hpp"
 #include "launch/plan/plan.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fmt/core.h>
 
-#include "actors/decoding/prompt_lookup.hpp"
+#include "actors/decoding/guesses/prompt_lookup.hpp"
 #include "actors/decoding/stop_policy.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"

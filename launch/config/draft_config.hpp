@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/draft/lookahead_source.hpp"
 #include "ipc/base/result.hpp"

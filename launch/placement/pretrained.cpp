@@ -5,7 +5,7 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/lora_part.hpp"

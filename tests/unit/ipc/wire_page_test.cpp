@@ -102,7 +102,7 @@ TEST_CASE("the page has the offset of every field of ring and data messages") {
                  {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
                   FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
                   FIELD(BatchRow, start), FIELD(BatchRow, origin), FIELD(BatchRow, observe)});
-    check_fields(between(text, "### Verdict, 384 bytes", "Example"),
+    check_fields(between(text, "### Verdict, 352 bytes", "Example"),
                  {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
                   FIELD(Verdict, cost), FIELD(Verdict, cached), FIELD(Verdict, matched),

@@ -1,5 +1,5 @@
 // Datastore against a plain twin: a linear scan of the text, and a map of paths with their counts.
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "actors/decoding/ngram_pool.hpp"
+#include "actors/decoding/guesses/ngram_pool.hpp"
 
 #include <algorithm>
 

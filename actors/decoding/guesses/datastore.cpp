@@ -1,4 +1,4 @@
-#include "actors/decoding/datastore.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // How the rows of a batch are shared among requests that decode and prompts.
-#include "actors/segment/row_shares.hpp"
+#include "actors/segment/rows/row_shares.hpp"
 
 #include <random>
 #include <vector>

@@ -1,5 +1,5 @@
 // The order of one request's rows in a batch.
-#include "actors/segment/row_order.hpp"
+#include "actors/segment/rows/row_order.hpp"
 
 #include <random>
 #include <set>

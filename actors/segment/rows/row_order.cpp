@@ -1,4 +1,4 @@
-#include "actors/segment/row_order.hpp"
+#include "actors/segment/rows/row_order.hpp"
 
 #include <algorithm>
 #include <iterator>

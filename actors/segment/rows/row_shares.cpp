@@ -1,4 +1,4 @@
-#include "actors/segment/row_shares.hpp"
+#include "actors/segment/rows/row_shares.hpp"
 
 #include <algorithm>
 #include <utility>
