@@ -33,8 +33,11 @@ void TokenTree::plant(TokenId token, Position position) {
     last_committed_ = kNoNode;
 }
 
-std::optional<NodeId> TokenTree::grow(
-    NodeId parent, TokenId token, float log_prob, msg::Origin origin, std::uint8_t observe) {
+std::optional<NodeId> TokenTree::grow(NodeId parent,
+                                      TokenId token,
+                                      float log_prob,
+                                      msg::Origin origin,
+                                      std::optional<std::uint8_t> observe) {
     PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree names nodes");
     PACE_CHECK(log_prob <= 0.0F, "a candidate with a log-probability that is not <= 0");
     const TreeNode* below = find(parent);
@@ -42,7 +45,7 @@ std::optional<NodeId> TokenTree::grow(
     if (const TreeNode* known = child(parent, token); known != nullptr) {
         const NodeId name = known->id;
         TreeNode& node = nodes_[index_of(name)];
-        if (observe != 0 && !node.sent()) node.observe = observe;
+        if (observe && !node.sent()) node.observe = *observe;
         set_log_prob(index_of(name), log_prob);
         return name;
     }
@@ -58,7 +61,7 @@ std::optional<NodeId> TokenTree::grow(
                       .log_prob = log_prob,
                       .path_log_prob = path_log_prob,
                       .origin = origin,
-                      .observe = observe});
+                      .observe = observe.value_or(0)});
     return name;
 }
 

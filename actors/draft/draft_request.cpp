@@ -117,9 +117,11 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
         tree.plant(tree.root().token, tree.root().position);
     }
-    // Leaves without candidates may have some now.
+    // Leaves without candidates may have some now. Not the ends of observed branches: these are
+    // verified for what the target says there, and what follows them is not likely.
     std::vector<DraftNodeId> leaves;
     for (const DraftNode& node : tree.nodes()) {
+        if (node.observe != 0 && node.id != tree.root().id) continue;
         if (tree.trunk_child(node.id) == nullptr) leaves.push_back(node.id);
     }
     for (const DraftNodeId leaf : leaves) tree.reopen(leaf);
@@ -334,8 +336,16 @@ void DraftRequest::take_candidates(DraftNodeId behind,
     if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
     DraftTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
+    // The source plans anew below the root: what it named before is not observed any more.
+    if (behind == tree.root().id) {
+        for (const DraftNode& node : tree.nodes()) tree.observe(node.id, 0);
+    }
     const bool alone = !uses_model();
     const float least = least_path_log_prob();
+    // Observed branches serve later rounds: of the pipeline's limits only the room counts for them,
+    // and of the client's all.
+    const std::vector<bool> lead = lead_to_observed(candidates);
+    const std::int32_t deepest = room() - tree.depth(*tree.find(behind));
     struct Taken {
         std::optional<DraftNodeId> node = {};  // nothing is taken below it
         float path = 0.0F;
@@ -350,11 +360,11 @@ void DraftRequest::take_candidates(DraftNodeId behind,
         const Taken& above = one.parent < 0 ? top : taken[static_cast<std::size_t>(one.parent)];
         // A draft's vocabulary may be padded beyond the target's.
         const bool known_token = one.token >= 0 && one.token < plan_.vocab_size;
-        if (!above.node || !known_token || above.depth >= asked) continue;
+        if (!above.node || !known_token || above.depth >= (lead[i] ? deepest : asked)) continue;
         const float path =
             above.path + static_cast<float>(std::log(account_.rates.expected(
                              {.origin = source->origin(), .drawn = drawn_}, one.log_prob)));
-        if (path < least || tree.find(*above.node) == nullptr) continue;
+        if ((path < least && !lead[i]) || tree.find(*above.node) == nullptr) continue;
         const DraftNode* known = tree.child(*above.node, one.token);
         std::optional<DraftNodeId> node =
             known != nullptr ? known->id
@@ -362,11 +372,11 @@ void DraftRequest::take_candidates(DraftNodeId behind,
         if (!node) continue;
         if (one.observe != 0) tree.observe(*node, one.observe);
         const DraftNode& last = *tree.find(*node);
-        const bool stopped =
-            speculation_.stricter(stop).ends_behind(last.log_prob, last.path_log_prob);
+        const bool stopped = speculation_.stricter(lead[i] ? ChainStop{} : stop)
+                                 .ends_behind(last.log_prob, last.path_log_prob);
         // What `stop` ended is continued as soon as it lets it; what the source knows no further,
         // is not.
-        if (alone && !stopped && above.depth + 1 < asked) tree.close(*node);
+        if (alone && (lead[i] || (!stopped && above.depth + 1 < asked))) tree.close(*node);
         if (stopped) node.reset();
         taken[i] = {.node = node, .path = path, .depth = above.depth + 1};
     }

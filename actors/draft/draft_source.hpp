@@ -39,6 +39,17 @@ struct SourceNode {
     std::uint8_t observe = 0;  // as in msg::ProposedNode
 };
 
+/// Which of a source's candidates are observed, or above one that is.
+[[nodiscard]] inline std::vector<bool> lead_to_observed(std::span<const SourceNode> candidates) {
+    std::vector<bool> lead(candidates.size(), false);
+    for (std::size_t i = candidates.size(); i-- > 0;) {
+        if (candidates[i].observe != 0) lead[i] = true;
+        const std::int32_t parent = candidates[i].parent;
+        if (lead[i] && parent >= 0) lead[static_cast<std::size_t>(parent)] = true;
+    }
+    return lead;
+}
+
 struct DraftSource {
     static constexpr float kUnknown = 0.9F;  // a chain of 18 is still probable enough to be sent
 

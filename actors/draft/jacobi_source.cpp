@@ -20,7 +20,8 @@ void JacobiSource::commit(std::span<const TokenId> tokens) {
     }
     next.resize(count_, next.empty() ? tokens.back() : next.back());
     guesses_ = std::move(next);
-    rows_.forget();
+    // A draft that runs ahead keeps its tree while it is right: its nodes are not named anew.
+    rows_.shift(tokens.size());
 }
 
 /// The guesses after `path`; none if it is not made of guesses.

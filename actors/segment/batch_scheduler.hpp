@@ -276,7 +276,10 @@ private:
     void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
     static void bind(Entry& entry, const msg::Draw& draw);
     void receive(Entry& entry, const msg::Proposal& proposal, Micros now) const;
-    void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
+    void grow(Entry& entry,
+              const msg::Proposal& proposal,
+              std::int16_t top,
+              ProposalSource source) const;
     [[nodiscard]] Position wanted_root(const Entry& entry) const;
     [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 

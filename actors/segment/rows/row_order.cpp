@@ -42,25 +42,35 @@ private:
 RowOrder observed_last(const TokenTree& tree,
                        std::span<const TreeNode* const> nodes,
                        std::uint32_t rows_max) {
-    if (std::none_of(nodes.begin(), nodes.end(), is_observed)) {
+    // Above an observed node or observed itself, and below one, which may be sent already.
+    std::set<NodeId> above_observed;
+    std::set<NodeId> below_observed;
+    for (const TreeNode* node : nodes) {
+        for (const TreeNode* above : tree.path(node->id)) {
+            if (above->id == tree.root().id) continue;  // committed
+            if (is_observed(node)) above_observed.insert(above->id);
+            if (above->id != node->id && is_observed(above)) below_observed.insert(node->id);
+        }
+    }
+    if (above_observed.empty() && below_observed.empty()) {
         RowOrder order;
         for (const TreeNode* node : nodes.first(std::min<std::size_t>(nodes.size(), rows_max)))
             order.nodes.push_back(node->id);
         return order;
     }
-    std::set<NodeId> above_observed;  // or observed itself; the root is always sent
-    for (const TreeNode* node : nodes) {
-        if (!is_observed(node)) continue;
-        for (const TreeNode* above : tree.path(node->id)) above_observed.insert(above->id);
-    }
-    above_observed.erase(tree.root().id);
+    const auto yields = [&](const TreeNode* node) {
+        return above_observed.contains(node->id) || below_observed.contains(node->id);
+    };
     Taker taker{tree, rows_max};
     for (const TreeNode* node : nodes) {
-        if (!above_observed.contains(node->id) && !taker.take(*node)) break;
+        if (!yields(node) && !taker.take(*node)) break;
     }
     taker.end();
     for (const TreeNode* node : nodes) {
         if (is_observed(node) && taker.take(*node)) taker.end();
+    }
+    for (const TreeNode* node : nodes) {
+        if (below_observed.contains(node->id) && taker.take(*node)) taker.end();
     }
     return taker.order();
 }

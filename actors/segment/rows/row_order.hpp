@@ -6,7 +6,8 @@
 //
 // Rows that are only observed (msg::ProposedNode::observe) are of use to later batches alone. They
 // come last and yield to other requests' candidates, a branch at a time: a part of one shows the
-// proposer nothing.
+// proposer nothing. Candidates below an observed one come after all branches: they are right only
+// if a guess of the window is.
 // Pure.
 #pragma once
 
@@ -26,7 +27,8 @@ struct RowOrder {
 };
 
 /// At most `rows_max` of `nodes`, which are not sent yet, in their order, their parents in the tree
-/// before them; observed ones and what is above them alone come last, each branch whole.
+/// before them; observed ones and what is above them alone come last, each branch whole, and then
+/// what is below them.
 [[nodiscard]] RowOrder observed_last(const TokenTree& tree,
                                      std::span<const TreeNode* const> nodes,
                                      std::uint32_t rows_max);

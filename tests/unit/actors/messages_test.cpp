@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -378,6 +379,20 @@ TEST_CASE("a draft's gate lets the oldest early messages go instead") {
     const std::vector<AttemptFilter::Held> due = gate.take_due();
     REQUIRE(due.size() == AttemptFilter::kHeldMax);
     CHECK(due.front().bytes.front() == std::byte{1});  // number 0 is gone
+}
+
+TEST_CASE("hints of all kinds that a draft gets leave its verdicts their room") {
+    AttemptFilter gate{AttemptFilter::Overflow::DropOldest};
+    for (std::uint32_t i = 0; i < 3 * AttemptFilter::kHeldMax; ++i) {
+        for (const std::uint16_t kind : std::array<std::uint16_t, 3>{1, 7, 10})
+            CHECK(gate.admit_hint(StageId{5}, kind, route(1 + i, 1, 1), {}) == Age::Early);
+    }
+    const std::size_t room = AttemptFilter::kHeldMax - 3 * AttemptFilter::kHintsMax;
+    CHECK(room >= AttemptFilter::kHintsMax);
+    for (std::size_t i = 0; i < room; ++i)
+        CHECK(gate.admit(StageId{1}, 3, route(1, 1, 1), {}).value() == Age::Early);
+    gate.begun(RequestId{1}, Attempt{1});
+    CHECK(gate.take_due().size() == room);
 }
 
 TEST_CASE("of what may be lost the gate keeps the newest, and room for what may not") {

@@ -43,6 +43,30 @@ TEST_CASE("observed branches come after all candidates, each whole, and are cut 
     CHECK(small.ends == std::vector<std::uint32_t>{2, 4});
 }
 
+TEST_CASE("what stands below an observed node yields as well, also below one that was sent") {
+    TokenTree tree{TreeRole::Names, 100};
+    tree.plant(1, 10);
+    const NodeId root = tree.root().id;
+    const NodeId seen = *tree.grow(root, 2, -1, msg::Origin::Lookup, 1);
+    const NodeId below = *tree.grow(seen, 3, -1);
+    const NodeId lower = *tree.grow(below, 4, -1);
+    const NodeId guess = *tree.grow(root, 5, -2);
+    const RowOrder order = observed_last(tree, all_nodes(tree), 64);
+    CHECK(order.nodes == std::vector<NodeId>{root, guess, seen, below, lower});
+    CHECK(order.ends == std::vector<std::uint32_t>{2, 3, 4, 5});
+    CHECK(yielding_rows(order, 5) == 3);
+    (void)tree.send(root, 0);
+    (void)tree.send(seen, 1);
+    std::vector<const TreeNode*> unsent;
+    for (const NodeId node : {below, lower, guess}) unsent.push_back(tree.find(node));
+    const RowOrder later = observed_last(tree, unsent, 64);
+    CHECK(later.nodes == std::vector<NodeId>{guess, below, lower});
+    CHECK(yielding_rows(later, 3) == 2);
+    // Once the observed node is committed it is the root, and what is below it is as any other.
+    REQUIRE(tree.apply(std::vector<NodeId>{}, 2));
+    CHECK(observed_last(tree, all_nodes(tree), 64).ends.empty());
+}
+
 TEST_CASE("without observed rows the order is the given one, and may be cut anywhere") {
     TokenTree tree{TreeRole::Names, 100};
     tree.plant(1, 10);
