@@ -21,7 +21,8 @@ public:
     DatastoreSource(std::shared_ptr<const Datastore> store, StoreOptions options)
         : store_{std::move(store)}, options_{options} {}
 
-    [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
+    /// Thousands of places of a mapped file are read.
+    [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
     /// The last tokens are kept, as far as they can be looked up.
     void commit(std::span<const TokenId> tokens) override {
         end_.insert(end_.end(), tokens.begin(), tokens.end());
@@ -48,11 +49,11 @@ public:
     }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t /*depth*/,
-                                               const CancelToken& /*cancel*/) override {
+                                               const CancelToken& cancel) override {
         std::vector<TokenId> text = end_;
         text.insert(text.end(), path.begin(), path.end());
         std::vector<SourceNode> nodes;
-        for (const StoreNode& node : store_->candidates(text, options_)) {
+        for (const StoreNode& node : store_->candidates(text, options_, cancel)) {
             nodes.push_back({.token = node.token,
                              .parent = node.parent,
                              .log_prob = std::log(static_cast<float>(node.count) /

@@ -5,6 +5,7 @@
 #include <divsufsort.h>
 #include <fmt/core.h>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,11 +13,11 @@
 
 #include "actors/decoding/guesses/datastore.hpp"
 #include "launch/base/exit_codes.hpp"
-#include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
 #include "launch/load/model_use.hpp"
+#include "model/weights/unfinished_file.hpp"
 
 namespace paceline {
 namespace {
@@ -25,19 +26,31 @@ constexpr const char* kDatastoreCommand = "datastore";
 constexpr std::size_t kTokenBytes = 3;  // in the order that is sorted
 constexpr std::size_t kTokensMax = std::numeric_limits<std::int32_t>::max() / kTokenBytes;
 
+// Of a token's bytes this is the separator's value: a vocabulary must end before it.
+constexpr std::size_t kVocabularyEnd = (1U << (8 * kTokenBytes)) - 1;
+constexpr int kNestingMax = 64;  // of arrays and objects in a line of JSON
+
+using Json = nlohmann::ordered_json;  // a question stands before its answer as it did in the line
+
 /// The strings of a JSON value, one after the other: of {"text": ...}, {"messages": [{"role": ...,
-/// "content": ...}]} or anything else; roles are no text.
-void add_strings(const nlohmann::json& value, std::string& text) {
+/// "content": ...}]} or anything else; roles are no text. False: it is nested deeper than `levels`.
+bool add_strings(const Json& value, int levels, std::string& text) {
     if (value.is_string()) {
         if (!text.empty()) text += '\n';
-        text += value.get<std::string>();
-    } else if (value.is_array()) {
-        for (const nlohmann::json& each : value) add_strings(each, text);
-    } else if (value.is_object()) {
-        for (const auto& [key, each] : value.items()) {
-            if (key != "role" && key != "id") add_strings(each, text);
-        }
+        text += value.get_ref<const std::string&>();
+        return true;
     }
+    if (!value.is_structured()) return true;
+    if (levels == 0) return false;
+    if (value.is_array()) {
+        return std::all_of(value.begin(), value.end(),
+                           [&](const Json& each) { return add_strings(each, levels - 1, text); });
+    }
+    for (const auto& [key, each] : value.items()) {
+        if (key == "role" || key == "id") continue;
+        if (!add_strings(each, levels - 1, text)) return false;
+    }
+    return true;
 }
 
 /// One text, or of JSON lines one of each.
@@ -52,11 +65,13 @@ Result<std::vector<std::string>> texts_of(const std::string& file, const Environ
         const std::string_view one = left.substr(0, left.find('\n'));
         left.remove_prefix(std::min(one.size() + 1, left.size()));
         if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const nlohmann::json value = nlohmann::json::parse(one, nullptr, false);
+        const Json value = Json::parse(one, nullptr, false);
         if (value.is_discarded())
             return Error{Errc::BadFile, fmt::format("{}:{}: this is no JSON", file, line)};
         texts.emplace_back();
-        add_strings(value, texts.back());
+        if (add_strings(value, kNestingMax, texts.back())) continue;
+        return Error{Errc::BadFile, fmt::format("{}:{}: JSON that is nested deeper than {} levels",
+                                                file, line, kNestingMax)};
     }
     return texts;
 }
@@ -83,38 +98,64 @@ Result<std::vector<std::uint32_t>> sorted_suffixes(const std::vector<TokenId>& t
     return suffixes;
 }
 
+struct StoreTokens {
+    std::vector<TokenId> tokens = {};  // of all texts, a separator after each
+    std::size_t texts = 0;
+};
+
+Result<StoreTokens> tokens_of(const DatastoreOptions& options,
+                              const Tokenizer& tokenizer,
+                              const Environment& environment) {
+    const SpecialTokens special = options.plain_text ? SpecialTokens::AsText : SpecialTokens::Parse;
+    StoreTokens store;
+    for (const std::string& name : options.files) {
+        const Result<std::vector<std::string>> texts = texts_of(name, environment);
+        if (!texts) return texts.error();
+        for (const std::string& text : texts.value()) {
+            const std::vector<TokenId> ids = tokenizer.encode(text, special);
+            store.tokens.insert(store.tokens.end(), ids.begin(), ids.end());
+            store.tokens.push_back(kStoreSeparator);
+            ++store.texts;
+        }
+        if (store.tokens.size() > kTokensMax) {
+            return Error{Errc::BadArgument,
+                         fmt::format("{}: more than {} tokens with this file", name, kTokensMax)};
+        }
+    }
+    if (store.tokens.size() == store.texts)
+        return Error{Errc::BadArgument, "there is no text in the files"};
+    return store;
+}
+
+/// A server may have the old file mapped: it keeps that one, the name is the new one's.
 Status write_store(const DatastoreOptions& options, const Environment& environment) {
     Result<std::string> path = choose_model(options.model, environment);
     if (!path) return path.error();
-    Result<ModelFile> file = ModelFile::open(path.value());
+    const Result<ModelFile> file = ModelFile::open(path.value());
     if (!file) return file.error();
-    Result<Tokenizer> tokenizer = tokenizer_of(file.value());
-    if (!tokenizer) return tokenizer.error();
-    Result<OutputFile> output = OutputFile::open(options.output, "-o");
-    if (!output) return output.error();
-    const SpecialTokens special = options.plain_text ? SpecialTokens::AsText : SpecialTokens::Parse;
-    std::vector<TokenId> tokens;
-    std::size_t count = 0;
-    for (const std::string& name : options.files) {
-        Result<std::vector<std::string>> texts = texts_of(name, environment);
-        if (!texts) return texts.error();
-        for (const std::string& text : texts.value()) {
-            const std::vector<TokenId> ids = tokenizer.value().encode(text, special);
-            tokens.insert(tokens.end(), ids.begin(), ids.end());
-            tokens.push_back(kStoreSeparator);
-            ++count;
-        }
-        if (tokens.size() > kTokensMax)
-            return Error{Errc::BadArgument,
-                         fmt::format("{}: more than {} tokens with this file", name, kTokensMax)};
+    const std::size_t vocabulary = file.value().tokenizer().tokens.size();
+    if (vocabulary > kVocabularyEnd) {
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: a vocabulary of {} tokens, a datastore knows at most {}",
+                                 path.value(), vocabulary, kVocabularyEnd)};
     }
-    if (tokens.size() == count) return Error{Errc::BadArgument, "there is no text in the files"};
-    Result<std::vector<std::uint32_t>> suffixes = sorted_suffixes(tokens);
+    const Result<Tokenizer> tokenizer = tokenizer_of(file.value());
+    if (!tokenizer) return tokenizer.error();
+    // Before the texts are read, so that a path that cannot be written is known at once.
+    Result<UnfinishedFile> output =
+        UnfinishedFile::begin(options.output, UnfinishedFile::Beside::Refuse);
+    if (!output) return Error{output.error().code, "-o: " + output.error().what};
+    const Result<StoreTokens> store = tokens_of(options, tokenizer.value(), environment);
+    if (!store) return store.error();
+    const std::vector<TokenId>& tokens = store.value().tokens;
+    const Result<std::vector<std::uint32_t>> suffixes = sorted_suffixes(tokens);
     if (!suffixes) return suffixes.error();
     const std::string bytes = datastore_bytes(tokens, suffixes.value(), file.value().tokenizer());
-    if (Status s = output.value().write(bytes); !s.ok()) return s;
-    return write_stdout(fmt::format("{}: {} texts, {} tokens, {:.1f} MB\n", options.output, count,
-                                    tokens.size() - count,
+    if (Status s = output.value().append(std::as_bytes(std::span{bytes})); !s.ok()) return s;
+    if (Status s = output.value().sync(); !s.ok()) return s;
+    if (Status s = output.value().keep(); !s.ok()) return s;
+    return write_stdout(fmt::format("{}: {} texts, {} tokens, {:.1f} MB\n", options.output,
+                                    store.value().texts, tokens.size() - store.value().texts,
                                     static_cast<double>(bytes.size()) / 1e6));
 }
 

@@ -36,14 +36,17 @@ constexpr std::array kSources{
     Source{"model", false, DraftModelKind::File},
     Source{"prompt-lookup+model", true, DraftModelKind::File},
     Source{"jacobi", false, DraftModelKind::None, DraftGuess::Jacobi},
+    Source{"prompt-lookup+jacobi", true, DraftModelKind::None, DraftGuess::Jacobi},
     Source{"lookahead", false, DraftModelKind::None, DraftGuess::Lookahead},
     Source{"prompt-lookup+lookahead", true, DraftModelKind::None, DraftGuess::Lookahead},
     Source{"lookahead+first-layers", false, DraftModelKind::FirstLayers, DraftGuess::Lookahead},
+    Source{"lookahead+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Lookahead},
     Source{"lookahead+trained", false, DraftModelKind::Trained, DraftGuess::Lookahead},
     Source{"lookahead+model", false, DraftModelKind::File, DraftGuess::Lookahead},
     Source{"datastore", false, DraftModelKind::None, DraftGuess::Datastore},
     Source{"prompt-lookup+datastore", true, DraftModelKind::None, DraftGuess::Datastore},
     Source{"datastore+first-layers", false, DraftModelKind::FirstLayers, DraftGuess::Datastore},
+    Source{"datastore+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Datastore},
     Source{"datastore+trained", false, DraftModelKind::Trained, DraftGuess::Datastore},
     Source{"datastore+model", false, DraftModelKind::File, DraftGuess::Datastore},
 };
@@ -146,13 +149,17 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
                 return table.error(key, "is for source = \"datastore\", this is " + source);
         }
     }
+    if (!draft.observes()) return {};
+    if (draft.growth.adaptive && !draft.computes())
+        return table.error("adaptive",
+                           "is for candidates that are right or not, this is " + source);
+    if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)
+        return table.error("confidence_min", "is for sources that know it, this is " + source);
     if (draft.guess != DraftGuess::Lookahead) return {};
     if (const Status valid = validate(draft.lookahead); !valid)
         return table.error("window", "does not fit: " + valid.error().what);
     if (draft.computes()) return {};
-    // The window is less probable than any candidate, and as deep as it is.
     if (!table.has("gamma")) draft.growth.gamma = draft.lookahead.depth();
-    if (!table.has("reach_min")) draft.growth.draft_reach_min = 0.0F;
     if (draft.growth.gamma >= draft.lookahead.depth()) return {};
     return table.error("gamma", fmt::format("must be at least {} with window = {} and ngram = {}",
                                             draft.lookahead.depth(), draft.lookahead.window,
@@ -167,15 +174,24 @@ int DraftConfig::layers_of(int of) const {
 }
 
 void DraftConfig::use_stand_in() {
-    // A skip set below guesses has no name, and lookup beside them is left out.
-    if (stand_in.model == DraftModelKind::SkipLayers || guess == DraftGuess::Datastore)
-        guess = DraftGuess::None;
-    lookup = stand_in.lookup && guess == DraftGuess::None;
     model = stand_in.model;
+    // Beside other guesses lookup stands without a model only.
+    lookup = stand_in.lookup && (guess == DraftGuess::None || !computes());
     model_file.clear();
     if (computes()) return;
     growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
     growth.draws = false;
+}
+
+void DraftConfig::leave_out_datastore() {
+    guess = DraftGuess::None;
+    if (!lookup && !computes()) use_stand_in();
+}
+
+void DraftConfig::observe_nothing() {
+    if (!observes()) return;
+    guess = DraftGuess::None;
+    lookup = lookup || !computes();
 }
 
 std::string source_text(const DraftConfig& draft) {
@@ -196,7 +212,9 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`trained`: `deep` is slower and better; where there is only one, that one"},
         {"part", TextField{&d.model_file}, "`trained`: its file", "found by fingerprint"},
         {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, nullptr, kStandIns),
-         "`trained`: the source for a target without such a draft; `datastore`: without a file"},
+         "`trained`: the model, or lookup, of a target without such a draft; `datastore` alone: "
+         "the "
+         "source without a file"},
         {"model", TextField{&d.model_file},
          "`model`: a GGUF file, a Hugging Face folder or OWNER/NAME, with the target's vocabulary",
          "must be given"},
@@ -233,8 +251,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`lookahead`: the n-grams of prompt and answer are in the pool as well"},
         {"datastore", TextField{&d.datastore},
          "`datastore`: a file of `paceline datastore`, made with the target's tokenizer; without "
-         "one "
-         "`stand_in` is the source",
+         "one it is left out, and `datastore` alone is `stand_in`",
          "none"},
         {"places", number(d.store.places, 1, kStorePlacesMax),
          "`datastore`: places that are counted; of more, as many at equal distances"},

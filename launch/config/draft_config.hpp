@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/decoding/guesses/datastore.hpp"
 #include "actors/decoding/growth_rule.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
 #include "actors/draft/lookahead_source.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/search_config.hpp"
@@ -51,10 +51,23 @@ struct DraftConfig {
     StoreOptions store = {};     // but for min_ngram and max_ngram
     GrowthRule growth = {};
 
-    /// Puts the stand-in in the place of the trained draft.
+    /// Puts the stand-in in the place of the trained draft; guesses and datastore stay.
     void use_stand_in();
-    /// Whether candidates come at once, without a job: by a lookup.
-    [[nodiscard]] bool answers_at_once() const { return lookup || guess != DraftGuess::None; }
+    /// There is no file: what is beside the datastore drafts, or the stand-in if nothing is.
+    void leave_out_datastore();
+    /// For the stage "correct": only the draft names the rows that it observes. Prompt lookup takes
+    /// the place of guesses that stand alone.
+    void observe_nothing();
+    /// Whether there is a source that needs no model, alone or before one.
+    [[nodiscard]] bool looks_up() const { return lookup || guess != DraftGuess::None; }
+    /// Whether it has an answer at once, without a job. A datastore is read by jobs.
+    [[nodiscard]] bool answers_at_once() const {
+        return looks_up() && guess != DraftGuess::Datastore;
+    }
+    /// Whether it wants the target's tokens after rejected rows.
+    [[nodiscard]] bool observes() const {
+        return guess == DraftGuess::Jacobi || guess == DraftGuess::Lookahead;
+    }
     /// Whether a model runs: a device's work, unlike lookups.
     [[nodiscard]] bool computes() const { return model != DraftModelKind::None; }
     /// Whether the model is the target's own, without some of its sub-layers.

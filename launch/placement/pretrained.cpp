@@ -178,9 +178,11 @@ void resolve_self_draft(const SelfDraftConfig& self, const FoundParts& found, Pa
 Status resolve_datastore(ResolvedConfig& resolved, const ModelFile& target) {
     DraftConfig& draft = *resolved.config.draft;
     if (draft.datastore.empty()) {
+        draft.leave_out_datastore();
+        resolved.parts.store_missing = true;
         resolved.parts.omitted.push_back("[draft] datastore: " + resolved.config.file +
-                                         " names no file; the source is its stand_in");
-        draft.use_stand_in();
+                                         " names no file; the source is \"" + source_text(draft) +
+                                         "\"");
         return {};
     }
     const Result<Datastore> store = Datastore::open(draft.datastore, target.tokenizer());

@@ -198,7 +198,9 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                const StageSpec& spec,
                                const BackendMaker& make,
                                control::Hello& hello) {
-    const DraftConfig& config = assignment.draft;
+    DraftConfig config = assignment.draft;
+    // Two sources that observe would use the same names for rows of their own.
+    if (spec.role == StageRole::Correct) config.observe_nothing();
     DraftTools tools;
     tools.grammars = lazy_grammar_loader(assignment.model);
     Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());

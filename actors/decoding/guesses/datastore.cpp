@@ -12,11 +12,12 @@ namespace {
 
 constexpr std::array<char, 8> kMagic{'P', 'A', 'C', 'E', 'S', 'T', 'O', 'R'};
 constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kPlacesBetweenLooks = 64;  // at the cancel token: tens of microseconds
 
 struct Header {
     std::array<char, 8> magic;
     std::uint32_t version;
-    std::uint32_t reserved;
+    std::uint32_t reserved;   // 0
     std::uint64_t tokenizer;  // tokenizer_hash()
     std::uint64_t tokens;     // how many
     std::uint64_t check;      // of all that follows
@@ -127,6 +128,8 @@ Result<Datastore> Datastore::open(const std::string& path, const TokenizerData& 
         return bad(fmt::format("a datastore of version {}, this program knows {}", header.version,
                                kVersion));
     }
+    if (header.reserved != 0)
+        return bad(fmt::format("a damaged datastore: reserved = {}, must be 0", header.reserved));
     const std::uint64_t room = (bytes.size() - sizeof header) / (2 * sizeof(TokenId));
     if (header.tokens == 0 || header.tokens != room ||
         bytes.size() != sizeof header + room * 2 * sizeof(TokenId)) {
@@ -139,22 +142,38 @@ Result<Datastore> Datastore::open(const std::string& path, const TokenizerData& 
     store.suffixes_ = {reinterpret_cast<const std::uint32_t*>(at + count * sizeof(TokenId)), count};
     if (check_of(store.tokens_, store.suffixes_) != header.check)
         return bad("a damaged datastore: its bytes are not those that were written");
-    const auto vocabulary = static_cast<TokenId>(tokenizer.tokens.size());
-    if (header.tokenizer != tokenizer_hash(tokenizer))
-        return bad("a datastore made with another model's tokenizer");
+    const std::uint64_t wanted = tokenizer_hash(tokenizer);
+    if (header.tokenizer != wanted) {
+        return bad(
+            fmt::format("a datastore made with another model's tokenizer: its hash is "
+                        "{:016x}, this model's {:016x}",
+                        header.tokenizer, wanted));
+    }
     // Whoever wrote it: nothing outside of it is read, and nothing but tokens is proposed.
+    const auto vocabulary = static_cast<TokenId>(tokenizer.tokens.size());
     for (std::size_t i = 0; i < count; ++i) {
-        if (store.suffixes_[i] >= count) return bad("a damaged datastore: a suffix beyond its end");
-        if (store.tokens_[i] < kStoreSeparator || store.tokens_[i] >= vocabulary)
-            return bad("a damaged datastore: a token that the model does not have");
+        if (store.suffixes_[i] >= count) {
+            return bad(fmt::format("a damaged datastore: suffixes[{}] = {}, it has {} tokens", i,
+                                   store.suffixes_[i], count));
+        }
+        if (store.tokens_[i] < kStoreSeparator || store.tokens_[i] >= vocabulary) {
+            return bad(fmt::format("a damaged datastore: tokens[{}] = {}, the model has {}", i,
+                                   store.tokens_[i], vocabulary));
+        }
     }
     return store;
+}
+
+/// The tokens from a suffix on; none if it begins beyond the end: the file may have been changed
+/// since it was checked.
+std::span<const TokenId> Datastore::behind(std::size_t place) const {
+    return tokens_.subspan(std::min(place, tokens_.size()));
 }
 
 /// The suffixes that begin with `pattern`.
 Datastore::Places Datastore::find(std::span<const TokenId> pattern) const {
     const auto compared = [&](std::uint32_t suffix) {
-        const std::span<const TokenId> from = tokens_.subspan(suffix);
+        const std::span<const TokenId> from = behind(suffix);
         for (std::size_t i = 0; i < pattern.size(); ++i) {
             if (i == from.size()) return -1;
             const auto here = static_cast<std::uint32_t>(from[i]);
@@ -171,8 +190,11 @@ Datastore::Places Datastore::find(std::span<const TokenId> pattern) const {
             .last = static_cast<std::size_t>(last - suffixes_.begin())};
 }
 
+/// Suffixes in a wrong order make find() return places where `text` does not occur: what follows
+/// them is a worse candidate, and never outside of the tokens.
 std::vector<StoreNode> Datastore::candidates(std::span<const TokenId> text,
-                                             const StoreOptions& options) const {
+                                             const StoreOptions& options,
+                                             const CancelToken& cancel) const {
     const std::size_t longest = std::min(text.size(), static_cast<std::size_t>(options.max_ngram));
     for (std::size_t length = longest; length >= static_cast<std::size_t>(options.min_ngram);
          --length) {
@@ -182,8 +204,9 @@ std::vector<StoreNode> Datastore::candidates(std::span<const TokenId> text,
         Trie trie;
         bool any = false;
         for (std::size_t i = 0; i < looked; ++i) {
-            const std::uint32_t place = suffixes_[places.first + i * all / looked];
-            std::span<const TokenId> next = tokens_.subspan(place + length);
+            if (i % kPlacesBetweenLooks == 0 && cancel.cancelled()) return {};
+            const std::size_t place = suffixes_[places.first + i * all / looked];
+            std::span<const TokenId> next = behind(place + length);
             next =
                 next.first(std::min(next.size(), static_cast<std::size_t>(options.continuation)));
             const auto end = std::find(next.begin(), next.end(), kStoreSeparator);

@@ -10,7 +10,9 @@
 // proposed, each with its share of its parent's count as probability.
 //
 // The file is mapped read-only and shared by all requests of a process; bytes are checked on open:
-// a datastore of another tokenizer or with a damaged byte is refused. Const: any thread.
+// a datastore of another tokenizer or with a damaged byte is refused. The order of the suffixes is
+// not checked, and the file may be changed while it is mapped: then candidates are bad ones, and
+// still tokens of the file. Const: any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +23,7 @@
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
+#include "model/backend.hpp"
 #include "model/weights/mapped_file.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -61,8 +64,10 @@ public:
 
     /// The trie's most frequent nodes behind the longest end of `text` that occurs, parents before
     /// their children. Empty: not even `min_ngram` tokens of it do.
+    /// Reads up to `places` of them, each on a page of its own: work for a job. Cancelled: none.
     [[nodiscard]] std::vector<StoreNode> candidates(std::span<const TokenId> text,
-                                                    const StoreOptions& options) const;
+                                                    const StoreOptions& options,
+                                                    const CancelToken& cancel) const;
     [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
 
 private:
@@ -71,6 +76,7 @@ private:
         std::size_t last = 0;
     };
     explicit Datastore(MappedFile file) : file_{std::move(file)} {}
+    [[nodiscard]] std::span<const TokenId> behind(std::size_t place) const;
     [[nodiscard]] Places find(std::span<const TokenId> pattern) const;
 
     MappedFile file_;
