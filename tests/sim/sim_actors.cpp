@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "actors/draft/draft_actor.hpp"
-#include "actors/draft/jacobi_source.hpp"
-#include "actors/draft/lookahead_source.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
-#include "actors/draft/sources_in_turn.hpp"
 #include "actors/segment/segment_actor.hpp"
 #include "model/kv_layout.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_frail.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
+#include "tests/support/toy/toy_guesses.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -135,25 +133,6 @@ ToyActor make_searching_draft(const SimBodyParts& parts, const DraftPlan& plan) 
     return {std::move(backend), std::make_unique<DraftActor>(plan, std::move(tools))};
 }
 
-/// Prompt lookup, guesses from own tokens, or both.
-std::unique_ptr<DraftSource> lookup_or_guesses(std::uint64_t seed) {
-    auto lookup = std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
-    auto guesses = std::make_unique<LookaheadSource>(
-        LookaheadOptions{.window = static_cast<std::int32_t>(1 + seed % 4),
-                         .ngram = static_cast<std::int32_t>(3 + seed % 2),
-                         .guesses = static_cast<std::int32_t>(seed % 3)});
-    switch (seed % 4) {
-        case 0:
-            return std::make_unique<JacobiSource>(static_cast<std::int32_t>(1 + seed % 7));
-        case 1:
-            return guesses;
-        case 2:
-            return std::make_unique<SourcesInTurn>(std::move(lookup), std::move(guesses));
-        default:
-            return lookup;
-    }
-}
-
 ToyActor make_draft(const SimBodyParts& parts) {
     const ToyPlan& plan = parts.plan;
     DraftPlan draft{.first_segment = toy_segment(1),
@@ -167,11 +146,15 @@ ToyActor make_draft(const SimBodyParts& parts) {
     tools.grammars = toy_grammars();
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
         if (parts.plan.draft == ToyDraft::Lookup)
-            return lookup_or_guesses(parts.plan.seed + request.text.size());
+            return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
+        if (parts.plan.draft == ToyDraft::Guesses)
+            return guessing_source(parts.plan.seed + request.text.size());
         return std::make_unique<TextDraft>(parts.texts, parts.plan.right, parts.draft_cost,
                                            parts.plan.seed + request.text.size());
     };
-    return {nullptr, std::make_unique<DraftActor>(draft, std::move(tools))};
+    auto actor = std::make_unique<DraftActor>(draft, std::move(tools));
+    if (plan.draft != ToyDraft::Guesses) return {nullptr, std::move(actor)};
+    return {nullptr, std::make_unique<CarelessInbox>(std::move(actor), plan.seed)};
 }
 
 }  // namespace

@@ -5,12 +5,9 @@
 #include <random>
 #include <utility>
 
-#include "actors/draft/jacobi_source.hpp"
-#include "actors/draft/lookahead_source.hpp"
-#include "actors/draft/prompt_lookup_source.hpp"
-#include "actors/draft/sources_in_turn.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
+#include "tests/support/toy/toy_guesses.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
@@ -99,41 +96,6 @@ private:
     std::map<RequestId, Told> told_;
 };
 
-/// The draft's inbox: of the own tokens some are lost, some come twice, and some after the next
-/// message.
-class CarelessInbox final : public Actor {
-public:
-    CarelessInbox(DraftPlan plan, DraftTools tools, std::uint64_t seed)
-        : draft_{std::move(plan), std::move(tools)}, random_{seed} {}
-    void on_start(StageContext& context) override { actor().on_start(context); }
-    void on_control(StageId from, const control::Message& message) override {
-        actor().on_control(from, message);
-    }
-    void on_room(StageId to) override { actor().on_room(to); }
-    void on_peer(StageId peer, PeerChange change) override { actor().on_peer(peer, change); }
-    void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
-        const bool own = kind == static_cast<std::uint16_t>(msg::Kind::OwnTokens);
-        const std::uint64_t fate = own ? random_() % 8 : 7;
-        if (fate == 0) return;
-        if (fate == 1) {
-            late_.assign(bytes.begin(), bytes.end());
-            return;
-        }
-        actor().handle(from, kind, bytes);
-        if (fate == 2) actor().handle(from, kind, bytes);
-        if (own || late_.empty()) return;
-        const std::vector<std::byte> late = std::exchange(late_, {});
-        actor().handle(from, static_cast<std::uint16_t>(msg::Kind::OwnTokens), late);
-    }
-
-private:
-    [[nodiscard]] Actor& actor() { return draft_; }
-
-    DraftActor draft_;
-    std::mt19937_64 random_;
-    std::vector<std::byte> late_;
-};
-
 class Mute final : public Actor {
 public:
     void on_start(StageContext&) override {}
@@ -210,24 +172,6 @@ const DraftActor& ModelDraft::actor() const {
     return actor_;
 }
 
-namespace {
-
-std::unique_ptr<DraftSource> guessing_source(std::uint64_t seed) {
-    std::mt19937_64 random{seed * 31 + 7};
-    if (random() % 3 == 0)
-        return std::make_unique<JacobiSource>(static_cast<std::int32_t>(1 + random() % 12));
-    LookaheadOptions options{.window = static_cast<std::int32_t>(1 + random() % 6),
-                             .ngram = static_cast<std::int32_t>(3 + random() % 3),
-                             .guesses = static_cast<std::int32_t>(random() % 5),
-                             .pool_from_prompt = random() % 2 == 0};
-    auto lookahead = std::make_unique<LookaheadSource>(options);
-    if (random() % 2 == 0) return lookahead;
-    return std::make_unique<SourcesInTurn>(
-        std::make_unique<PromptLookupSource>(PromptLookup::make({}).value()), std::move(lookahead));
-}
-
-}  // namespace
-
 DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts) {
     if (options.sources) return options.sources;
     return [=](const Request& request) -> std::unique_ptr<DraftSource> {
@@ -264,7 +208,8 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     DraftTools tools{.source = std::move(sources), .grammars = toy_grammars()};
     if (options.drafting == Drafting::Guesses) {
         plan.growth.draft_reach_min = options.seed % 2 == 0 ? 0.0F : 1e-3F;
-        return std::make_unique<CarelessInbox>(plan, std::move(tools), options.seed);
+        return std::make_unique<CarelessInbox>(std::make_unique<DraftActor>(plan, std::move(tools)),
+                                               options.seed);
     }
     return std::make_unique<DraftActor>(plan, std::move(tools));
 }

@@ -108,3 +108,46 @@ TEST_CASE("below its own guesses it goes on with the others, below other tokens 
     CHECK(source.propose(Tokens{2}, 8, never).empty());
     CHECK(source.propose(Tokens{1, 2, 3, 4}, 8, never).empty());
 }
+
+TEST_CASE("a tree that is kept while the text goes on by its guesses keeps the names of its rows") {
+    const CancelToken never;
+    JacobiSource source{4};
+    source.commit(Tokens{1, 2, 3, 4});
+    const std::vector<SourceNode> nodes = source.grow({}, 4, never);
+    REQUIRE(nodes.size() == 4);
+    // Two batches are under way below each other, as with pace = "ahead". The first one's verdict
+    // makes the second guess the root, which the draft has: it does not ask again.
+    source.commit(Tokens{1, 2});
+    CHECK(Tokens{source.guesses().begin(), source.guesses().end()} == Tokens{3, 4, 4, 4});
+    source.observe(std::vector<msg::OwnToken>{{nodes[2].observe, 50}, {nodes[3].observe, 60}});
+    source.commit(Tokens{7});
+    // After 3 the target says 50, after 4 then 60.
+    CHECK(Tokens{source.guesses().begin(), source.guesses().end()} == Tokens{50, 60, 4, 4});
+    // What it grows below its own guesses then has names of the same plan, behind the others.
+    const std::vector<SourceNode> more = source.grow(Tokens{50, 60}, 4, never);
+    REQUIRE(more.size() == 2);
+    source.observe(std::vector<msg::OwnToken>{{more[0].observe, 70}});
+    source.commit(Tokens{50, 60});
+    CHECK(Tokens{source.guesses().begin(), source.guesses().end()} == Tokens{4, 70, 70, 70});
+}
+
+TEST_CASE("names go round: those of the two plans before and of nodes that went are not heard") {
+    ObservedRows rows;
+    for (int plan = 0; plan < 400; ++plan) {
+        CAPTURE(plan);
+        const std::uint8_t first = rows.name(0);
+        const std::uint8_t last = rows.name(ObservedRows::kRowsMax - 1);
+        CHECK(first != 0);
+        CHECK(last != 0);
+        const std::size_t gone = static_cast<std::size_t>(plan) % 5;
+        rows.shift(gone);
+        rows.take(std::vector<msg::OwnToken>{{first, 1}, {last, 2}, {0, 3}, {255, 3}});
+        CHECK(rows.token(0).has_value() == (gone == 0));
+        CHECK(rows.token(ObservedRows::kRowsMax - 1 - gone) == TokenId{2});
+        for (int later = 0; later < 2; ++later) {
+            rows.plan();
+            rows.take(std::vector<msg::OwnToken>{{last, 4}});
+            for (std::size_t i = 0; i < ObservedRows::kRowsMax; ++i) CHECK(!rows.token(i));
+        }
+    }
+}

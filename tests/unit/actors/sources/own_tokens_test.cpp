@@ -39,6 +39,9 @@ public:
                                                std::int32_t /*depth*/,
                                                const CancelToken& /*cancel*/) override {
         if (!path.empty()) return {};
+        // Other names in each round: those of an earlier one are wrong ones now.
+        begin_ = (begin_ + kNamesARound) % kNames;
+        named_.clear();
         std::vector<SourceNode> nodes;
         std::vector<std::vector<TokenId>> paths;
         for (std::uint64_t i = random_() % 20; i > 0; --i) {
@@ -50,7 +53,7 @@ public:
             to.push_back(right ? known_[at] : static_cast<TokenId>(random_() % kFakeVocab));
             SourceNode node{.token = to.back(), .parent = parent, .log_prob = -0.1F};
             if (random_() % 2 == 0 && !named(to)) {
-                node.observe = static_cast<std::uint8_t>(1 + named_.size());
+                node.observe = static_cast<std::uint8_t>(1 + (begin_ + named_.size()) % kNames);
                 named_[node.observe] = to;
             }
             nodes.push_back(node);
@@ -83,10 +86,14 @@ private:
                            [&](const auto& one) { return one.second == path; });
     }
 
+    static constexpr std::size_t kNames = 240;
+    static constexpr std::size_t kNamesARound = 20;
+
     Request request_;
     std::vector<TokenId> known_;  // prompt and answer
     std::vector<TokenId> text_;
     std::mt19937_64 random_;
+    std::size_t begin_ = 0;  // name of the first observed node, from 0
     std::map<std::uint32_t, std::vector<TokenId>> named_;
     Heard& heard_;
 };
