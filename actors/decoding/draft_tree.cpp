@@ -122,6 +122,10 @@ void DraftTree::mark_drawn(DraftNodeId id) {
     if (DraftNode* node = get(id); node != nullptr) node->drawn = true;
 }
 
+void DraftTree::observe(DraftNodeId id, std::uint8_t name) {
+    if (DraftNode* node = get(id); node != nullptr) node->observe = name;
+}
+
 void DraftTree::set_slot(DraftNodeId id, KvSlot slot) {
     DraftNode* node = get(id);
     PACE_CHECK(node != nullptr && node->slot == kNoSlot,
@@ -264,6 +268,7 @@ msg::Proposal DraftTree::snapshot(Position last) const {
                              .parent = below_root ? msg::kBelowRoot
                                                   : static_cast<std::int16_t>(above - best.begin()),
                              .origin = best[i]->origin,
+                             .observe = best[i]->observe,
                              .log_prob = best[i]->log_prob};
     }
     return proposal;

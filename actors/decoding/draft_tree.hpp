@@ -42,7 +42,8 @@ struct DraftNode {
     float log_prob = 0.0F;       // after its parent
     float path_log_prob = 0.0F;  // of the whole path after the root (log)
     msg::Origin origin = msg::Origin::Trunk;
-    KvSlot slot = kNoSlot;  // where the draft model has its keys and values
+    std::uint8_t observe = 0;  // as in msg::ProposedNode
+    KvSlot slot = kNoSlot;     // where the draft model has its keys and values
     bool expanded = false;
     bool drawn = false;  // its children were drawn: they are not drawn again
 };
@@ -85,6 +86,8 @@ public:
     /// The children of this node were drawn; should they be lost, others are proposed in their
     /// place.
     void mark_drawn(DraftNodeId id);
+    /// The target's token after this node is wanted, under this name.
+    void observe(DraftNodeId id, std::uint8_t name);
     void set_slot(DraftNodeId id, KvSlot slot);
     /// All nodes lose their slots: the cache is to be filled again.
     void drop_slots();

@@ -36,13 +36,16 @@ void TokenTree::plant(TokenId token, Position position) {
 std::optional<NodeId> TokenTree::grow(NodeId parent,
                                       TokenId token,
                                       float log_prob,
-                                      msg::Origin origin) {
+                                      msg::Origin origin,
+                                      std::optional<std::uint8_t> observe) {
     PACE_CHECK(role_ == TreeRole::Names, "only the dispatcher's tree names nodes");
     PACE_CHECK(log_prob <= 0.0F, "a candidate with a log-probability that is not <= 0");
     const TreeNode* below = find(parent);
     PACE_CHECK(below != nullptr, "a child of a node that is not in the tree");
     if (const TreeNode* known = child(parent, token); known != nullptr) {
         const NodeId name = known->id;
+        TreeNode& node = nodes_[index_of(name)];
+        if (observe && !node.sent()) node.observe = *observe;
         set_log_prob(index_of(name), log_prob);
         return name;
     }
@@ -57,7 +60,8 @@ std::optional<NodeId> TokenTree::grow(NodeId parent,
                       .position = position,
                       .log_prob = log_prob,
                       .path_log_prob = path_log_prob,
-                      .origin = origin});
+                      .origin = origin,
+                      .observe = observe.value_or(0)});
     return name;
 }
 
@@ -84,7 +88,8 @@ msg::BatchRow TokenTree::send(NodeId node, KvSlot slot) {
             .token = sent.token,
             .position = sent.position,
             .slot = slot,
-            .origin = sent.origin};
+            .origin = sent.origin,
+            .observe = sent.observe};
 }
 
 Result<Adoption> TokenTree::adopt_root(const msg::BatchRow& row, const DrawnSiblingsPtr& drawn) {
@@ -127,6 +132,7 @@ Result<Adoption> TokenTree::adopt(const msg::BatchRow& row, const DrawnSiblingsP
                       .position = row.position,
                       .slot = row.slot,
                       .origin = row.origin,
+                      .observe = row.observe,
                       .drawn_below = drawn});
     return Adoption::Live;
 }

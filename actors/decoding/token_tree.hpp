@@ -49,6 +49,7 @@ struct TreeNode {
     float log_prob = 0.0F;
     float path_log_prob = 0.0F;
     msg::Origin origin = msg::Origin::Trunk;  // whose candidate it was
+    std::uint8_t observe = 0;                 // as in msg::ProposedNode
     DrawnSiblingsPtr drawn_below = nullptr;   // what was drawn after this node before it was sent
     bool pinned = false;  // dispatcher: something was drawn after it, or after a node below it
 
@@ -94,13 +95,15 @@ public:
     void plant(TokenId token, Position position);
 
     /// Dispatcher: adds a child and names it, or returns the child that is there already (its
-    /// probability becomes the newer one, its origin stays). log_prob <= 0. When the tree is full
-    /// the most improbable leaf that was not sent makes room, if the new node is more probable;
-    /// nothing if it is not.
+    /// probability becomes the newer one, its origin stays). log_prob <= 0. `observe`: the name by
+    /// which it is observed from now on, 0 for not at all; nothing: as before. A node that was sent
+    /// keeps its name. When the tree is full the most improbable leaf that was not sent makes room,
+    /// if the new node is more probable; nothing if it is not.
     std::optional<NodeId> grow(NodeId parent,
                                TokenId token,
                                float log_prob = 0.0F,
-                               msg::Origin origin = msg::Origin::Trunk);
+                               msg::Origin origin = msg::Origin::Trunk,
+                               std::optional<std::uint8_t> observe = {});
     /// Dispatcher: the children of `node` were drawn. False, and no effect, if it was sent already,
     /// or they were drawn before. From now on it does not make room for others.
     bool take_drawn(NodeId node, DrawnSiblingsPtr drawn);

@@ -75,9 +75,9 @@ void DraftWork::advance(const RequestPtr& request) {
 /// False: the answer comes by a job.
 bool DraftWork::ask_source(const RequestPtr& request, DraftNodeId behind, std::int32_t tokens) {
     if (request->source->cost() == DraftCost::Instant) {
-        const std::vector<Candidate> chain =
-            request->source->weigh(request->path_to(behind), tokens, request->cancel);
-        request->take_chain(behind, chain, tokens, stops_.now());
+        const std::vector<SourceNode> candidates =
+            request->source->grow(request->path_to(behind), tokens, request->cancel);
+        request->take_candidates(behind, candidates, tokens, stops_.now());
         if (!request->uses_model()) request->growth.passed(std::max<std::int32_t>(1, tokens));
         return true;
     }
@@ -310,27 +310,27 @@ void DraftWork::submit_source(const RequestPtr& request) {
     served_ = request->id;
     const Position root = request->text->tree.root().position;
     const auto path = std::make_shared<const std::vector<TokenId>>(request->path_to(behind));
-    const auto chain = std::make_shared<std::vector<Candidate>>();
+    const auto candidates = std::make_shared<std::vector<SourceNode>>();
     context_->submit(
         {.name = "draft",
          .request = request->id,
          .id = static_cast<std::uint32_t>(root),
          .rows = static_cast<std::uint32_t>(tokens),
          .context = root + 1 + static_cast<Position>(path->size()) + tokens},
-        [request, path, tokens, chain] {
-            *chain = request->source->weigh(*path, tokens, request->cancel);
+        [request, path, tokens, candidates] {
+            *candidates = request->source->grow(*path, tokens, request->cancel);
             return request->cancel.cancelled() ? JobOutcome::Cancelled : JobOutcome::Done;
         },
-        [this, request, root, behind, tokens, chain](JobOutcome outcome) {
+        [this, request, root, behind, tokens, candidates](JobOutcome outcome) {
             busy_ = false;
             request->source_busy = false;
             const bool moved = root != request->text->tree.root().position;
             // Cancelled, and not by a verdict: the conductor has cancelled the attempt.
             if (outcome == JobOutcome::Cancelled && !moved && current(request)) stop(request->id);
-            if (outcome == JobOutcome::Cancelled) chain->clear();
+            if (outcome == JobOutcome::Cancelled) candidates->clear();
             const bool alive = request->text->tree.find(behind) != nullptr;
-            request->take_chain(behind, *chain, outcome == JobOutcome::Done ? tokens : 0,
-                                stops_.now());
+            request->take_candidates(behind, *candidates, outcome == JobOutcome::Done ? tokens : 0,
+                                     stops_.now());
             if (current(request)) {
                 if (alive && !request->uses_model()) request->growth.passed(tokens);
                 advance(request);

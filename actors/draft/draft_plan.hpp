@@ -27,8 +27,8 @@ struct DraftPlan {
     GrowthRule growth = {};
 };
 
-/// A model, a source of chains, or both (then the source's candidates come first where it has any,
-/// and the model goes on below them).
+/// A model, a source of chains or trees, or both (then the source's candidates come first where it
+/// has any, and the model goes on below them).
 struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};

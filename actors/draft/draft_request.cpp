@@ -117,9 +117,11 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
         tree.plant(tree.root().token, tree.root().position);
     }
-    // Leaves without candidates may have some now.
+    // Leaves without candidates may have some now. Not the ends of observed branches: these are
+    // verified for what the target says there, and what follows them is not likely.
     std::vector<DraftNodeId> leaves;
     for (const DraftNode& node : tree.nodes()) {
+        if (node.observe != 0 && node.id != tree.root().id) continue;
         if (tree.trunk_child(node.id) == nullptr) leaves.push_back(node.id);
     }
     for (const DraftNodeId leaf : leaves) tree.reopen(leaf);
@@ -320,37 +322,64 @@ float DraftRequest::least_path_log_prob() const {
     return std::log(price.row_us / price.token_us);
 }
 
-void DraftRequest::take_chain(DraftNodeId behind,
-                              std::span<const Candidate> candidates,
-                              std::int32_t asked,
-                              const ChainStop& stop) {
+void DraftRequest::receive_own(const msg::OwnTokens& own) {
+    const DraftNode& root = text->tree.root();
+    if (source == nullptr || source_busy || missed) return;
+    if (own.root_position != root.position || own.root_token != root.token) return;
+    source->observe(std::span{own.tokens}.first(own.count));
+}
+
+void DraftRequest::take_candidates(DraftNodeId behind,
+                                   std::span<const SourceNode> candidates,
+                                   std::int32_t asked,
+                                   const ChainStop& stop) {
     if (!uncommitted_.empty()) source->commit(std::exchange(uncommitted_, {}));
     DraftTree& tree = text->tree;
     if (tree.find(behind) == nullptr) return;
-    const bool alone = !uses_model();
-    std::optional<DraftNodeId> at = behind;
-    const float least = least_path_log_prob();
-    float path = calibrated_path(behind);
-    std::int32_t added = 0;
-    bool stopped = false;
-    for (const Candidate& candidate : candidates) {
-        // A draft's vocabulary may be padded beyond the target's: such a candidate ends the chain.
-        if (candidate.token < 0 || candidate.token >= plan_.vocab_size || added >= asked) break;
-        path += static_cast<float>(std::log(account_.rates.expected(
-            {.origin = source->origin(), .drawn = drawn_}, candidate.log_prob)));
-        if (path < least) break;
-        const DraftNode* known = tree.child(*at, candidate.token);
-        if (alone) tree.close(*at);
-        at = known != nullptr
-                 ? known->id
-                 : tree.add(*at, candidate.token, candidate.log_prob, source->origin());
-        if (!at) break;
-        ++added;
-        const DraftNode& last = *tree.find(*at);
-        stopped = speculation_.stricter(stop).ends_behind(last.log_prob, last.path_log_prob);
-        if (stopped) break;  // not closed: it is continued as soon as `stop` lets it
+    // The source plans anew below the root: what it named before is not observed any more.
+    if (behind == tree.root().id) {
+        for (const DraftNode& node : tree.nodes()) tree.observe(node.id, 0);
     }
-    if (alone && at && !stopped && added < asked) tree.close(*at);  // it knows no further
+    const bool alone = !uses_model();
+    const float least = least_path_log_prob();
+    // Observed branches serve later rounds: of the pipeline's limits only the room counts for them,
+    // and of the client's all.
+    const std::vector<bool> lead = lead_to_observed(candidates);
+    const std::int32_t deepest = room() - tree.depth(*tree.find(behind));
+    struct Taken {
+        std::optional<DraftNodeId> node = {};  // nothing is taken below it
+        float path = 0.0F;
+        std::int32_t depth = 0;
+    };
+    const Taken top{.node = behind, .path = calibrated_path(behind)};
+    std::vector<Taken> taken(candidates.size());
+    if (alone && asked > 0) tree.close(behind);
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+        const SourceNode& one = candidates[i];
+        PACE_CHECK(one.parent < static_cast<std::int32_t>(i), "a candidate before its parent");
+        const Taken& above = one.parent < 0 ? top : taken[static_cast<std::size_t>(one.parent)];
+        // A draft's vocabulary may be padded beyond the target's.
+        const bool known_token = one.token >= 0 && one.token < plan_.vocab_size;
+        if (!above.node || !known_token || above.depth >= (lead[i] ? deepest : asked)) continue;
+        const float path =
+            above.path + static_cast<float>(std::log(account_.rates.expected(
+                             {.origin = source->origin(), .drawn = drawn_}, one.log_prob)));
+        if ((path < least && !lead[i]) || tree.find(*above.node) == nullptr) continue;
+        const DraftNode* known = tree.child(*above.node, one.token);
+        std::optional<DraftNodeId> node =
+            known != nullptr ? known->id
+                             : tree.add(*above.node, one.token, one.log_prob, source->origin());
+        if (!node) continue;
+        if (one.observe != 0) tree.observe(*node, one.observe);
+        const DraftNode& last = *tree.find(*node);
+        const bool stopped = speculation_.stricter(lead[i] ? ChainStop{} : stop)
+                                 .ends_behind(last.log_prob, last.path_log_prob);
+        // What `stop` ended is continued as soon as it lets it; what the source knows no further,
+        // is not.
+        if (alone && (lead[i] || (!stopped && above.depth + 1 < asked))) tree.close(*node);
+        if (stopped) node.reset();
+        taken[i] = {.node = node, .path = path, .depth = above.depth + 1};
+    }
     close_ends();
     changed = true;
 }

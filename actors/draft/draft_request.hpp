@@ -46,6 +46,8 @@ public:
     enum class Fit : std::uint8_t { Old, Next, Gap };
     [[nodiscard]] Fit fit(const msg::Verdict& verdict) const;
     void follow(const msg::Verdict& verdict);
+    /// For the source; those of another root, or while a job has the source, are dropped.
+    void receive_own(const msg::OwnTokens& own);
     /// After missed verdicts: `now` is the whole committed text. Cached state is kept, only new
     /// tokens are read. False: `now` does not begin with the text that is known here.
     [[nodiscard]] bool catch_up(std::span<const TokenId> now);
@@ -79,12 +81,12 @@ public:
     /// Whether `stop` has ended the trunk at `depth` or above.
     [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
     void take(const DraftModel::Said& said);
-    /// Takes up to `asked` tokens of a source's chain after a node. The chain ends as `stop` says,
+    /// Takes a source's candidates below a node, at most `asked` deep. A path ends as `stop` says,
     /// or before a token outside the target's vocabulary.
-    void take_chain(DraftNodeId behind,
-                    std::span<const Candidate> candidates,
-                    std::int32_t asked,
-                    const ChainStop& stop);
+    void take_candidates(DraftNodeId behind,
+                         std::span<const SourceNode> candidates,
+                         std::int32_t asked,
+                         const ChainStop& stop);
     /// These nodes are not expanded for now.
     void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.

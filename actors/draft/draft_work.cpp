@@ -174,6 +174,15 @@ Status DraftWork::handle(StageId from, const msg::Price& price) {
     return {};
 }
 
+/// It stands before the verdict on the same batch; without it the source knows less.
+Status DraftWork::handle(StageId from, const msg::OwnTokens& own) {
+    if (from != plan_.verifier) return unexpected(from, "own tokens, but is not the last segment");
+    if (Status checked = check_message(own, limits_of(plan_)); !checked) return checked;
+    if (inbox_.admit_hint(from, own) != Age::Current) return {};
+    if (const RequestPtr request = find(own.route)) request->receive_own(own);
+    return {};
+}
+
 Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal& proposal) {
     if (Status checked = check_message(proposal, limits_of(plan_)); !checked)
         return checked.error();

@@ -1,6 +1,6 @@
 // DraftWork: what the two speculative stages, DraftActor and CorrectActor, have in common: the
 // requests, the jobs that grow their trees, and the proposals to the first segment.
-// Handles: Begin, Verdict, Stop, Price.   Emits: Proposal, Draw.
+// Handles: Begin, Verdict, Stop, Price, OwnTokens.   Emits: Proposal, Draw.
 //
 // A request:
 //
@@ -57,7 +57,7 @@ class TrunkSender;
 
 class DraftWork : public Actor {
 public:
-    using Handles = Kinds<msg::Verdict, msg::Stop, msg::Price>;
+    using Handles = Kinds<msg::Verdict, msg::Stop, msg::Price, msg::OwnTokens>;
     using Emits = Kinds<msg::Proposal, msg::Draw>;
 
     void on_start(StageContext& context) override;
@@ -69,6 +69,7 @@ public:
     Status handle(StageId from, const msg::Verdict& verdict);
     Status handle(StageId from, const msg::Stop& stop);
     Status handle(StageId from, const msg::Price& price);
+    Status handle(StageId from, const msg::OwnTokens& own);
 
 protected:
     using RequestPtr = std::shared_ptr<DraftRequest>;

@@ -30,29 +30,80 @@ std::vector<TokenId> GrammarSource::propose(std::span<const TokenId> path,
     return tokens;
 }
 
-/// What the path and the proposals add to the matcher is taken back by the next follow().
+/// What the grammar forces after `path`, which it is asked about from then on. Nothing: it forbids
+/// the path. What this adds to the matcher is taken back by the next follow().
+std::optional<std::vector<Candidate>> GrammarSource::forced(std::span<const TokenId> path,
+                                                            std::int32_t most) {
+    std::vector<Candidate> candidates;
+    broken_ = broken_ || !grammar_.follow(text_);
+    if (broken_) return candidates;
+    for (const TokenId token : path) {
+        if (!grammar_.accept(token)) return std::nullopt;
+    }
+    for (const TokenId token : grammar_.forced_tokens(static_cast<std::size_t>(most))) {
+        if (!grammar_.accept(token)) break;
+        candidates.push_back({.token = token, .log_prob = std::log(kForced)});
+    }
+    origin_ = msg::Origin::Forced;
+    return candidates;
+}
+
 std::vector<Candidate> GrammarSource::weigh(std::span<const TokenId> path,
                                             std::int32_t gamma,
                                             const CancelToken& cancel) {
-    std::vector<Candidate> candidates;
-    broken_ = broken_ || !grammar_.follow(text_);
-    if (!broken_) {
-        for (const TokenId token : path) {
-            if (!grammar_.accept(token)) return {};  // nothing below it can be the target's
-        }
-        for (const TokenId token : grammar_.forced_tokens(static_cast<std::size_t>(gamma))) {
-            if (!grammar_.accept(token)) break;
-            candidates.push_back({.token = token, .log_prob = std::log(kForced)});
-        }
-        origin_ = msg::Origin::Forced;
-    }
-    if (!candidates.empty() || next_ == nullptr) return candidates;
+    std::optional<std::vector<Candidate>> candidates = forced(path, gamma);
+    if (!candidates) return {};  // nothing below it can be the target's
+    if (!candidates->empty() || next_ == nullptr) return *std::move(candidates);
     origin_ = next_->origin();
     for (const Candidate& one : next_->weigh(path, gamma, cancel)) {
         if (!broken_ && !grammar_.accept(one.token)) break;
-        candidates.push_back(one);
+        candidates->push_back(one);
     }
-    return candidates;
+    return *std::move(candidates);
+}
+
+std::vector<SourceNode> GrammarSource::grow(std::span<const TokenId> path,
+                                            std::int32_t depth,
+                                            const CancelToken& cancel) {
+    const std::optional<std::vector<Candidate>> chain = forced(path, depth);
+    if (!chain) return {};
+    std::vector<SourceNode> nodes;
+    for (const Candidate& one : *chain) {
+        nodes.push_back({.token = one.token,
+                         .parent = static_cast<std::int32_t>(nodes.size()) - 1,
+                         .log_prob = one.log_prob});
+    }
+    if (!nodes.empty() || next_ == nullptr) return nodes;
+    origin_ = next_->origin();
+    nodes = next_->grow(path, depth, cancel);
+    return broken_ ? nodes : allowed(path, nodes);
+}
+
+/// Of `nodes` below `path` those that the grammar allows, with all that is above them.
+std::vector<SourceNode> GrammarSource::allowed(std::span<const TokenId> path,
+                                               std::span<const SourceNode> nodes) {
+    std::vector<TokenId> text = text_;
+    text.insert(text.end(), path.begin(), path.end());
+    const std::size_t top = text.size();
+    std::vector<std::vector<TokenId>> paths(nodes.size());
+    std::vector<std::int32_t> places(nodes.size(), -1);  // in the result
+    std::vector<SourceNode> kept;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        SourceNode node = nodes[i];
+        if (node.parent >= 0) {
+            const auto above = static_cast<std::size_t>(node.parent);
+            if (places[above] < 0) continue;
+            paths[i] = paths[above];
+            node.parent = places[above];
+        }
+        paths[i].push_back(node.token);
+        text.resize(top);
+        text.insert(text.end(), paths[i].begin(), paths[i].end());
+        if (!grammar_.follow(text)) continue;
+        places[i] = static_cast<std::int32_t>(kept.size());
+        kept.push_back(node);
+    }
+    return kept;
 }
 
 }  // namespace paceline

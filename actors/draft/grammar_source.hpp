@@ -2,12 +2,13 @@
 // proposes, as far as the grammar allows it.
 //
 // Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a
-// draft. A proposal of the other source ends before its first token that the grammar forbids, since
-// the target will not draw that. Owns the other source; the loader outlives it. One thread at a
-// time.
+// draft. Of the other source's tree the nodes that the grammar forbids are left out, and what is
+// below them, since the target will not draw that; what is observed among them is not heard of
+// then. Owns the other source; the loader outlives it. One thread at a time.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,10 +34,21 @@ public:
     [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                std::int32_t gamma,
                                                const CancelToken& cancel) override;
+    [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
+                                               std::int32_t depth,
+                                               const CancelToken& cancel) override;
+    void observe(std::span<const msg::OwnToken> own) override {
+        if (next_ != nullptr) next_->observe(own);
+    }
     /// Of the last proposal: all of it has one.
     [[nodiscard]] msg::Origin origin() const override { return origin_; }
 
 private:
+    [[nodiscard]] std::optional<std::vector<Candidate>> forced(std::span<const TokenId> path,
+                                                               std::int32_t most);
+    [[nodiscard]] std::vector<SourceNode> allowed(std::span<const TokenId> path,
+                                                  std::span<const SourceNode> nodes);
+
     AnswerGrammar grammar_;
     std::unique_ptr<DraftSource> next_;
     std::vector<TokenId> text_;  // prompt and answer

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/decoding/prompt_lookup.hpp"
+#include "actors/decoding/guesses/prompt_lookup.hpp"
 #include "actors/draft/draft_source.hpp"
 
 namespace paceline {

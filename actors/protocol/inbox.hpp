@@ -91,7 +91,7 @@ public:
     AttemptFilter attempts;
 
 private:
-    static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::Scores) + 1;
+    static constexpr std::size_t kKindsEnd = static_cast<std::size_t>(msg::Kind::OwnTokens) + 1;
     template <msg::DataMessage M>
     static constexpr std::uint16_t kind_of = static_cast<std::uint16_t>(M::kKind);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -171,6 +172,20 @@ Status check_message(const msg::Scores& scores, const MessageLimits& limits) {
         if (!(entry.log_prob <= 0.0f)) {
             return Error{Errc::Protocol, fmt::format("scores have log_prob = {}", entry.log_prob)};
         }
+    }
+    return {};
+}
+
+Status check_message(const msg::OwnTokens& own, const MessageLimits& limits) {
+    const std::string name = "own tokens";
+    if (!within(own.root_position, limits.context))
+        return bad(name, "root_position", own.root_position);
+    if (!within(own.root_token, limits.vocab_size)) return bad(name, "root_token", own.root_token);
+    if (own.count == 0 || own.count > msg::kOwnTokensMax) return bad(name, "count", own.count);
+    for (const msg::OwnToken& each : std::span{own.tokens}.first(own.count)) {
+        if (each.node == 0 || each.node > std::numeric_limits<std::uint8_t>::max())
+            return bad(name, "node", each.node);
+        if (!within(each.token, limits.vocab_size)) return bad(name, "token", each.token);
     }
     return {};
 }

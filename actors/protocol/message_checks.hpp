@@ -60,6 +60,7 @@ template <msg::DataMessage M>
 [[nodiscard]] Status check_message(const msg::Price& price);
 [[nodiscard]] Status check_message(const msg::Prefix& prefix, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Scores& scores, const MessageLimits& limits);
+[[nodiscard]] Status check_message(const msg::OwnTokens& own, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Draw& draw, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::Batch& batch, const MessageLimits& limits);
 [[nodiscard]] Status check_message(const msg::TensorNote& note, const TensorLimits& limits);

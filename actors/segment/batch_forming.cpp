@@ -40,33 +40,34 @@ float BatchScheduler::verify_reach_min_log(const Entry& entry) const {
     return std::log(std::max(options_.verify_reach_min, limits_of(entry).verify_reach_min));
 }
 
-/// In the order in which they should be sent. Parents come first, so any prefix can be sent.
-std::vector<NodeId> BatchScheduler::unsent_nodes(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_nodes(const Entry& entry) const {
     if (limits_rows() && account_->allowed() == 0) {
         const TreeNode& only = entry.state->tree().root();
         if (only.sent() || !entry.in_flight.empty() || !worth_a_row(entry, only)) return {};
-        return {only.id};
+        return {.nodes = {only.id}};
     }
     const TreeNode& root = entry.state->tree().root();
     const bool first_round =
         options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
-    if (first_round) return {root.id};
+    if (first_round) return {.nodes = {root.id}};
     return options_.shape == BatchShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
 }
 
-std::vector<NodeId> BatchScheduler::unsent_trunk(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_trunk(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const float reach_min = verify_reach_min_log(entry);
-    std::vector<NodeId> nodes;
-    for (const TreeNode* node = &tree.root(); node != nullptr && nodes.size() < options_.rows_max;
+    // A verdict carries kGammaMax accepted tokens, so a batch may not be deeper than that.
+    const std::size_t most = std::min(options_.rows_max, kGammaMax + 1);
+    std::vector<const TreeNode*> found;
+    for (const TreeNode* node = &tree.root(); node != nullptr && found.size() < most;
          node = tree.trunk_child(node->id)) {
         if (!worth_a_row(entry, *node) || node->path_log_prob < reach_min) break;
-        if (!node->sent()) nodes.push_back(node->id);
+        if (!node->sent()) found.push_back(node);
     }
-    return nodes;
+    return observed_last(tree, found, options_.rows_max);
 }
 
-std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_tree(const Entry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
     const float reach_min = verify_reach_min_log(entry);
@@ -87,10 +88,7 @@ std::vector<NodeId> BatchScheduler::unsent_tree(const Entry& entry) const {
         return a->path_log_prob != b->path_log_prob ? a->path_log_prob > b->path_log_prob
                                                     : a->id < b->id;
     });
-    if (found.size() > options_.rows_max) found.resize(options_.rows_max);
-    std::vector<NodeId> nodes;
-    for (const TreeNode* node : found) nodes.push_back(node->id);
-    return nodes;
+    return observed_last(tree, found, options_.rows_max);
 }
 
 bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
@@ -121,9 +119,9 @@ std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micro
             candidate.wanted = static_cast<std::uint32_t>(
                 std::min<std::size_t>(prefill_left(entry), options_.prefill_rows));
         } else if (may_start(entry, now)) {
-            candidate.nodes = unsent_nodes(entry);
+            candidate.order = unsent_nodes(entry);
             if (limits_rows()) weigh(candidate);
-            candidate.wanted = static_cast<std::uint32_t>(candidate.nodes.size());
+            candidate.wanted = static_cast<std::uint32_t>(candidate.order.nodes.size());
         }
         if (candidate.wanted > 0) found.push_back(std::move(candidate));
     }
@@ -158,18 +156,19 @@ void BatchScheduler::weigh(SchedulableRequest& candidate) const {
                              ? 1.0
                              : above->second * account_->probability(node, draws(entry));
     }
-    const bool has_root = !candidate.nodes.empty() && candidate.nodes.front() == tree.root().id;
+    const bool has_root =
+        !candidate.order.nodes.empty() && candidate.order.nodes.front() == tree.root().id;
     const auto most = static_cast<std::size_t>(account_->allowed()) + (has_root ? 1 : 0);
-    if (candidate.nodes.size() > most) candidate.nodes.resize(most);
+    if (candidate.order.nodes.size() > most) candidate.order.nodes.resize(most);
     double least = 1.0;
-    for (const NodeId node : candidate.nodes) {
+    for (const NodeId node : candidate.order.nodes) {
         least = std::min(least, paths.at(node));
         candidate.probabilities.push_back(least);
     }
-    if (has_root || candidate.nodes.empty()) return;
+    if (has_root || candidate.order.nodes.empty()) return;
     // Behind others of its request: as many as pay.
     const BatchSize behind{.requests = 1, .context = entry.state->text().size()};
-    candidate.nodes.resize(account_->rows_ahead(candidate.probabilities, behind));
+    candidate.order.nodes.resize(account_->rows_ahead(candidate.probabilities, behind));
 }
 
 /// The roots, and of all other candidates of all requests the most probable ones, as many as pay.
@@ -179,7 +178,7 @@ void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Mi
     Micros waited{0};
     for (SchedulableRequest& each : candidates) {
         if (each.prefills()) continue;
-        if (each.nodes.front() != each.entry->state->tree().root().id) continue;
+        if (each.order.nodes.front() != each.entry->state->tree().root().id) continue;
         ++size.requests;
         size.context += each.entry->state->text().size();
         waited = std::max(waited, now - each.entry->decided);
@@ -194,11 +193,12 @@ void BatchScheduler::choose_rows(std::vector<SchedulableRequest>& candidates, Mi
     const std::size_t taken = account_->rows_of_round(probabilities, size, waited);
     const double least = taken == 0 ? 2.0 : probabilities[taken - 1];
     for (SchedulableRequest& each : candidates) {
-        if (each.prefills() || each.nodes.front() != each.entry->state->tree().root().id) continue;
+        if (each.prefills() || each.order.nodes.front() != each.entry->state->tree().root().id)
+            continue;
         const auto end = std::find_if(each.probabilities.begin() + 1, each.probabilities.end(),
                                       [&](double p) { return p < least; });
         each.wanted = static_cast<std::uint32_t>(end - each.probabilities.begin());
-        each.nodes.resize(each.wanted);
+        each.order.nodes.resize(each.wanted);
     }
 }
 
@@ -210,7 +210,8 @@ std::vector<RowClaim> BatchScheduler::claims_of(
         claims.push_back({.prompt = each.prefills(),
                           .wanted = each.wanted,
                           .left = state.text().size() - state.slots().size(),
-                          .arrived = state.request().value});
+                          .arrived = state.request().value,
+                          .yields = yielding_rows(each.order, each.wanted)});
     }
     return claims;
 }
@@ -249,7 +250,8 @@ void BatchScheduler::share_rows(std::vector<SchedulableRequest>& candidates) con
     }
     std::vector<RowClaim> claims = claims_of(candidates);
     paceline::share_rows(claims, row_limits(verified, prompt_context));
-    for (std::size_t i = 0; i < claims.size(); ++i) candidates[i].granted = claims[i].granted;
+    for (std::size_t i = 0; i < claims.size(); ++i)
+        candidates[i].granted = whole_branches(candidates[i].order, claims[i].granted);
 }
 
 std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {
@@ -386,7 +388,7 @@ std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
     TokenTree& tree = entry.state->tree();
     std::vector<NodeId> sent;
     for (std::uint32_t i = 0; i < chosen.granted; ++i) {
-        const TreeNode& node = *tree.find(chosen.nodes[i]);
+        const TreeNode& node = *tree.find(chosen.order.nodes[i]);
         const TreeNode* above = tree.find(node.parent);
         const bool is_root = node.id == tree.root().id;
         if (!is_root && !above->sent()) continue;  // its parent found no slot

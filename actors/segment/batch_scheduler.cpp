@@ -47,8 +47,7 @@ std::optional<std::int16_t> follow_text(const msg::Proposal& proposal,
 }  // namespace
 
 Status validate(const DispatchOptions& options) {
-    // A verdict carries kGammaMax accepted tokens, so a batch may not be deeper than that.
-    if (Status rows = check_range("rows_max", options.rows_max, 1, kGammaMax + 1); !rows)
+    if (Status rows = check_range("rows_max", options.rows_max, 1, kVerifyRowsMax); !rows)
         return rows;
     if (Status batches =
             check_range("batches_in_flight_max", options.batches_in_flight_max, 1, kSegmentsMax);
@@ -190,7 +189,7 @@ void BatchScheduler::merge(Entry& entry,
         entry.open->prepared = true;
         entry.open->origin = proposal.nodes[static_cast<std::size_t>(*top)].origin;
     }
-    grow(entry, proposal, *top);
+    grow(entry, proposal, *top, source);
 }
 
 void BatchScheduler::take_drawn(const msg::Draw& draw) {
@@ -242,8 +241,12 @@ void BatchScheduler::receive(Entry& entry, const msg::Proposal& proposal, Micros
     if (now <= entry.wait_until && received.complete >= wanted_root(entry)) entry.silent = 0;
 }
 
-/// Adds the proposal's nodes below `top` to the tree, below the root.
-void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const {
+/// Adds the proposal's nodes below `top` to the tree, below the root. The draft's newest proposal
+/// says which rows it wants observed, and by which names; others do not know of them.
+void BatchScheduler::grow(Entry& entry,
+                          const msg::Proposal& proposal,
+                          std::int16_t top,
+                          ProposalSource source) const {
     TokenTree& tree = entry.state->tree();
     std::array<NodeId, kProposalNodesMax> ids{};
     ids.fill(TokenTree::kNoNode);
@@ -256,7 +259,10 @@ void BatchScheduler::grow(Entry& entry, const msg::Proposal& proposal, std::int1
         const TreeNode* below = tree.find(above);
         if (below == nullptr || !worth_a_row(entry, *below)) continue;
         const float log_prob = std::clamp(node.log_prob, kLogProbMin, 0.0F);
-        ids[i] = tree.grow(above, node.token, log_prob, node.origin).value_or(TokenTree::kNoNode);
+        const bool names = source == ProposalSource::Draft || node.observe != 0;
+        ids[i] = tree.grow(above, node.token, log_prob, node.origin,
+                           names ? std::optional{node.observe} : std::nullopt)
+                     .value_or(TokenTree::kNoNode);
     }
 }
 

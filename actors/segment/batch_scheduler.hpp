@@ -51,7 +51,8 @@
 #include "actors/decoding/retained_states.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
-#include "actors/segment/row_shares.hpp"
+#include "actors/segment/rows/row_order.hpp"
+#include "actors/segment/rows/row_shares.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
@@ -79,7 +80,8 @@ struct DispatchOptions {
     StartRule start = StartRule::Sequential;
     BatchShape shape = BatchShape::Chain;
     Micros proposal_wait{2000};
-    std::uint32_t rows_max = kGammaMax + 1;   // of one request in a batch, the root included
+    // Of one request in a batch, the root included; a path has at most kGammaMax + 1 of them.
+    std::uint32_t rows_max = kGammaMax + 1;
     std::uint32_t batches_in_flight_max = 1;  // verify batches of one request
     // Of one request's prefill in a batch; read by all segments, for it bounds the batch.
     std::uint32_t prefill_rows = kVerifyRowsMax;
@@ -248,12 +250,12 @@ private:
     /// A request that could be part of the batch that is being formed.
     struct SchedulableRequest {
         Entry* entry = nullptr;
-        std::vector<NodeId> nodes = {};          // of a verify part, in the order in which they go
+        RowOrder order = {};                     // of a verify part
         std::vector<double> probabilities = {};  // of their paths, with an account
         std::uint32_t wanted = 0;                // rows
         std::uint32_t granted = 0;
 
-        [[nodiscard]] bool prefills() const { return nodes.empty(); }
+        [[nodiscard]] bool prefills() const { return order.nodes.empty(); }
     };
 
     [[nodiscard]] SlotRule candidate_rule() const;
@@ -271,7 +273,10 @@ private:
     void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
     static void bind(Entry& entry, const msg::Draw& draw);
     void receive(Entry& entry, const msg::Proposal& proposal, Micros now) const;
-    void grow(Entry& entry, const msg::Proposal& proposal, std::int16_t top) const;
+    void grow(Entry& entry,
+              const msg::Proposal& proposal,
+              std::int16_t top,
+              ProposalSource source) const;
     [[nodiscard]] Position wanted_root(const Entry& entry) const;
     [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
 
@@ -282,9 +287,9 @@ private:
     [[nodiscard]] float verify_reach_min_log(const Entry& entry) const;
     [[nodiscard]] bool may_start(const Entry& entry, Micros now) const;
     [[nodiscard]] bool worth_a_row(const Entry& entry, const TreeNode& node) const;
-    [[nodiscard]] std::vector<NodeId> unsent_nodes(const Entry& entry) const;
-    [[nodiscard]] std::vector<NodeId> unsent_trunk(const Entry& entry) const;
-    [[nodiscard]] std::vector<NodeId> unsent_tree(const Entry& entry) const;
+    [[nodiscard]] RowOrder unsent_nodes(const Entry& entry) const;
+    [[nodiscard]] RowOrder unsent_trunk(const Entry& entry) const;
+    [[nodiscard]] RowOrder unsent_tree(const Entry& entry) const;
     [[nodiscard]] static std::size_t prefill_left(const Entry& entry);
     [[nodiscard]] std::vector<SchedulableRequest> candidates(Micros now);
     [[nodiscard]] bool limits_rows() const;

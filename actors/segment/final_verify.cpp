@@ -10,6 +10,21 @@
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
+namespace {
+
+msg::OwnTokens own_tokens(const msg::Verdict& verdict, const VerifyPart& verified) {
+    msg::OwnTokens own{};
+    own.route = verdict.route;
+    own.batch = verdict.batch;
+    own.root_position = verified.rows.front().position;
+    own.root_token = verified.rows.front().token;
+    for (const msg::OwnToken& each : verified.own) {
+        if (own.count < msg::kOwnTokensMax) own.tokens[own.count++] = each;
+    }
+    return own;
+}
+
+}  // namespace
 
 FinalVerify::FinalVerify(SegmentHost& host,
                          Backend& backend,
@@ -108,7 +123,7 @@ msg::Verdict FinalVerify::announce(const VerifyPart& verified,
     verdict.matched = part.state->matched();
     fault_point(FaultPoint::VerdictMade);
     send(route, verdict.base, verified.result.scores);
-    send(verdict);
+    send(verdict, own_tokens(verdict, verified));
     return verdict;
 }
 
@@ -150,7 +165,7 @@ void FinalVerify::send(const msg::Route& route,
     }
 }
 
-void FinalVerify::send(const msg::Verdict& verdict) {
+void FinalVerify::send(const msg::Verdict& verdict, const msg::OwnTokens& own) {
     const msg::Route& route = verdict.route;
     StageContext& context = *host_.context;
     // Jobs receive no messages: they read here that rows with another token are stale.
@@ -172,6 +187,7 @@ void FinalVerify::send(const msg::Verdict& verdict) {
         const bool may_be_lost =
             std::find(to_.speculative.begin(), to_.speculative.end(), to) != to_.speculative.end();
         if (may_be_lost) {
+            if (own.count > 0) (void)emit<FinalVerify>(context, to, own);
             (void)emit<FinalVerify>(context, to, verdict);
         } else {
             host_.outbox->send<FinalVerify>(to, verdict);

@@ -1,9 +1,11 @@
 // FinalVerify: the role of a target's last segment: decides which candidates of a run are accepted.
-// Handles: no message; its rows come from the layers of its own segment.   Emits: Verdict, Scores.
+// Handles: no message; its rows come from the layers of its own segment.   Emits: Verdict, Scores,
+// OwnTokens.
 //
 //     prepare()      a run starts: which of its parts are verified, and from what
 //     VerifyJob      in the run's job: layers, and the accepted path of each part
-//     announce()     the run has ended: a Verdict per part, with the Scores of its tokens before it
+//     announce()     the run has ended: a Verdict per part, with the Scores of its tokens before
+//                    it, and OwnTokens of its observed rows for drafts
 //     send_scores()  likewise of prompts
 //
 // Owns its part of the current run's job, and the memory that the last layer writes to.
@@ -29,7 +31,7 @@ struct VerdictReceivers {
 class FinalVerify {
 public:
     using Handles = Kinds<>;
-    using Emits = Kinds<msg::Verdict, msg::Scores>;
+    using Emits = Kinds<msg::Verdict, msg::Scores, msg::OwnTokens>;
 
     /// Borrows host and backend; the host's limits say how large a batch may be.
     FinalVerify(SegmentHost& host, Backend& backend, VerifyOptions options, VerdictReceivers to);
@@ -52,7 +54,7 @@ public:
 private:
     void draw_with_layers(const SegmentRun& run);
     void add_prompt(const SegmentRun& run, const RunPart& part);
-    void send(const msg::Verdict& verdict);
+    void send(const msg::Verdict& verdict, const msg::OwnTokens& own);
     void send(const msg::Route& route, Position first, std::span<const TokenScores> scores);
 
     SegmentHost& host_;

@@ -26,7 +26,17 @@ struct Verifier::Walk {
     BatchWalk walk;
     std::vector<std::size_t> likely = {};                          // to be computed in this round
     std::vector<std::pair<std::size_t, std::size_t>> places = {};  // row, place in the head's call
+    std::size_t fed = 0;                                           // of these, the first so many
     std::vector<TokenScores> scores = {};                          // of the committed tokens
+};
+
+/// A row whose token is drawn for its proposer.
+struct Verifier::Observed {
+    std::size_t walk;  // of its part
+    VerifyPart* part;
+    std::size_t row;
+    std::optional<std::size_t> place = {};  // in the head's call
+    bool known = false;                     // its token is in the part, or there is none
 };
 
 Verifier::Verifier(Backend& backend, VerifyOptions options)
@@ -46,6 +56,7 @@ void Verifier::verify(std::span<VerifyPart> parts) {
         walks.emplace_back(part, options_.chance);
         if (!part.drawn.empty()) read_drawn(walks.back());
     }
+    std::vector<Observed> observed = observed_rows(parts);
     // A walk without room in one round is the first in the next.
     for (std::size_t first = 0;;) {
         const auto next = [&]() -> std::optional<std::size_t> {
@@ -56,14 +67,16 @@ void Verifier::verify(std::span<VerifyPart> parts) {
             return std::nullopt;
         }();
         if (!next) break;
-        compute(walks, *next);
+        compute(walks, *next, observed);
         feed(walks);
+        take_observed(walks, observed);
         first = (*next + options_.head_rows) % walks.size();
     }
     for (Walk& walk : walks) {
         walk.part->result = walk.walk.take();
         walk.part->result.scores = std::move(walk.scores);
     }
+    observe_rest(walks, observed);
 }
 
 bool Verifier::draws_behind_rows(const RequestState& state) const {
@@ -84,9 +97,8 @@ void Verifier::read_drawn(Walk& walk) {
 }
 
 /// One call of the head: the wanted row of each walk that has not ended, then, as long as there is
-/// room, one more row of each likely path after the other.
-void Verifier::compute(std::span<Walk> walks, std::size_t first) {
-    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+/// room, one more row of each likely path after the other; then rows that are observed.
+void Verifier::compute(std::span<Walk> walks, std::size_t first, std::span<Observed> observed) {
     for (Walk& walk : walks) {
         const std::optional<std::size_t> row = walk.walk.wanted();
         walk.places.clear();
@@ -104,33 +116,50 @@ void Verifier::compute(std::span<Walk> walks, std::size_t first) {
             head_rows_.push_back({walk.part->hidden, row});
         }
     }
+    drawn_ = device_draws(walks);
+    add_observed(walks, observed);
+    call_head(walks, observed);
+}
+
+void Verifier::call_head(std::span<const Walk> walks, std::span<const Observed> observed) {
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     const std::size_t count = head_rows_.size();
     const ConstHiddenRows hidden = backend_.in_order(head_rows_, head_hidden_);
-    drawn_ = device_draws(walks);
     if (drawn_) {
-        draw(walks, hidden, count);
+        draw(walks, observed, hidden, count);
     } else {
         backend_.head(HeadId::Final, hidden, static_cast<int>(count),
                       std::span{logits_}.first(count * vocab));
     }
 }
 
-/// Whether no row of the call needs more than its own hidden state to be drawn from.
-bool Verifier::device_draws(std::span<const Walk> walks) const {
+/// Whether no row of this walk needs more than its own hidden state to be drawn from.
+bool Verifier::device_draws(const Walk& walk) const {
     const DeviceSampler* device = backend_.device_sampler();
-    return device != nullptr && std::all_of(walks.begin(), walks.end(), [&](const Walk& walk) {
-               return walk.places.empty() ||
-                      (walk.walk.coupled() && !walk.part->state.spec().needs_logits() &&
-                       device->draws(walk.walk.sampling()));
-           });
+    return device != nullptr && walk.walk.coupled() && !walk.part->state.spec().needs_logits() &&
+           device->draws(walk.walk.sampling());
 }
 
-void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count) {
+/// Of all rows of the call.
+bool Verifier::device_draws(std::span<const Walk> walks) const {
+    return backend_.device_sampler() != nullptr &&
+           std::all_of(walks.begin(), walks.end(),
+                       [&](const Walk& walk) { return walk.places.empty() || device_draws(walk); });
+}
+
+void Verifier::draw(std::span<const Walk> walks,
+                    std::span<const Observed> observed,
+                    ConstHiddenRows hidden,
+                    std::size_t count) {
     jobs_.resize(count);
     tokens_.resize(count);
     for (const Walk& walk : walks) {
         for (const auto& [row, place] : walk.places)
             jobs_[place] = {&walk.walk.sampling(), walk.walk.position_behind(row)};
+    }
+    for (const Observed& each : observed) {
+        if (!each.place) continue;
+        jobs_[*each.place] = job_behind(each.part->state, each.part->rows[each.row]);
     }
     backend_.device_sampler()->draw(hidden, jobs_, tokens_);
 }
@@ -139,8 +168,10 @@ void Verifier::draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::si
 void Verifier::feed(std::span<Walk> walks) {
     const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
     for (Walk& walk : walks) {
+        walk.fed = 0;
         for (const auto& [row, place] : walk.places) {
             if (walk.walk.wanted() != row) break;
+            ++walk.fed;
             if (drawn_) {
                 walk.walk.feed(tokens_[place]);
                 continue;
@@ -178,6 +209,122 @@ void Verifier::score(ScoredRows& rows) {
             const std::size_t next = static_cast<std::size_t>(rows.base) + first + i + 1;
             rows.scores.push_back(row_scores_.of(text[next]));
         }
+    }
+}
+
+namespace {
+
+/// The token that the walk drew after this row, if it went there.
+std::optional<TokenId> walked(const VerifyPart& part, std::size_t row) {
+    if (part.state.spec().acceptance == AcceptanceRule::Rejection) return std::nullopt;
+    const std::vector<NodeId>& nodes = part.result.nodes;
+    const auto found = std::find(nodes.begin(), nodes.end(), part.rows[row].node);
+    if (found == nodes.end()) return std::nullopt;
+    return part.result.tokens[static_cast<std::size_t>(found - nodes.begin()) + 1];
+}
+
+/// The tokens from below the root to this row.
+std::vector<TokenId> path_to(const VerifyPart& part, std::size_t row) {
+    std::vector<TokenId> path;
+    for (std::size_t at = row; at > 0;) {
+        path.push_back(part.rows[at].token);
+        const std::uint32_t parent = part.rows[at].parent;
+        const auto above = std::find_if(
+            part.rows.begin(), part.rows.begin() + static_cast<std::ptrdiff_t>(at),
+            [parent](const msg::BatchRow& other) { return other.node.value == parent; });
+        PACE_CHECK(above != part.rows.begin() + static_cast<std::ptrdiff_t>(at),
+                   "a verified row whose parent is not in its part");
+        at = static_cast<std::size_t>(above - part.rows.begin());
+    }
+    std::reverse(path.begin(), path.end());
+    return path;
+}
+
+}  // namespace
+
+std::vector<Verifier::Observed> Verifier::observed_rows(std::span<VerifyPart> parts) {
+    std::vector<Observed> observed;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        VerifyPart& part = parts[i];
+        part.own.clear();
+        for (std::size_t row = 1; row < part.rows.size(); ++row) {
+            if (part.rows[row].observe == 0) continue;
+            observed.push_back({.walk = i, .part = &part, .row = row});
+        }
+    }
+    return observed;
+}
+
+/// Those that the call has already, and others as long as it has room.
+void Verifier::add_observed(std::span<const Walk> walks, std::span<Observed> observed) {
+    for (Observed& each : observed) {
+        each.place.reset();
+        if (each.known || !each.part->drawn.empty()) continue;
+        const Walk& walk = walks[each.walk];
+        const auto found = std::find_if(walk.places.begin(), walk.places.end(),
+                                        [&](const auto& place) { return place.first == each.row; });
+        if (found != walk.places.end()) {
+            each.place = found->second;
+        } else if (head_rows_.size() < options_.head_rows && (!drawn_ || device_draws(walk))) {
+            each.place = head_rows_.size();
+            head_rows_.push_back({each.part->hidden, each.row});
+        }
+    }
+}
+
+/// What a walk has read is the walk's: it may have changed the logits.
+void Verifier::take_observed(std::span<const Walk> walks, std::span<Observed> observed) {
+    for (Observed& each : observed) {
+        if (!each.place) continue;
+        const Walk& walk = walks[each.walk];
+        const auto fed = std::span{walk.places}.first(walk.fed);
+        if (std::any_of(fed.begin(), fed.end(),
+                        [&](const auto& place) { return place.first == each.row; }))
+            continue;
+        each.known = true;
+        if (const std::optional<TokenId> own = own_token(each))
+            each.part->own.push_back({each.part->rows[each.row].observe, *own});
+    }
+}
+
+/// By what the call of the head says at its place.
+std::optional<TokenId> Verifier::own_token(const Observed& each) {
+    if (drawn_) return tokens_[*each.place];
+    const auto vocab = static_cast<std::size_t>(backend_.config().vocab_size);
+    const VerifyPart& part = *each.part;
+    SamplingParams sampling = part.state.spec().sampling;
+    if (part.state.spec().acceptance == AcceptanceRule::Rejection) sampling.temperature = 0.0F;
+    const std::vector<TokenId> path = path_to(part, each.row);
+    return sample(std::span{logits_}.subspan(*each.place * vocab, vocab),
+                  part.rows[each.row].position + 1, {.committed = part.committed, .path = path},
+                  sampling, *scratch_);
+}
+
+/// After the walks, of answers that go on. What is known already costs no call of the head.
+void Verifier::observe_rest(std::span<Walk> walks, std::span<Observed> observed) {
+    for (Walk& walk : walks) {
+        walk.places.clear();
+        walk.fed = 0;
+    }
+    for (Observed& each : observed) {
+        VerifyPart& part = *each.part;
+        if (part.result.finish != FinishReason::None) {
+            part.own.clear();
+            each.known = true;
+        }
+        if (each.known) continue;
+        const std::optional<TokenId> own =
+            part.drawn.empty() ? walked(part, each.row) : part.drawn[each.row];
+        if (own) part.own.push_back({part.rows[each.row].observe, *own});
+        each.known = own || !part.drawn.empty();
+    }
+    drawn_ = false;
+    while (true) {
+        head_rows_.clear();
+        add_observed(walks, observed);
+        if (head_rows_.empty()) return;
+        call_head(walks, observed);
+        take_observed(walks, observed);
     }
 }
 

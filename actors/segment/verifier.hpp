@@ -15,6 +15,10 @@
 // Where a device draws after the rows of a run in one call with their layers
 // (DeviceSampler::run_and_draw), the target's token of every row, rejected or not, is there before
 // the walk begins: it reads them, and no head is called.
+// The target's tokens after observed rows (msg::OwnTokens) are drawn as if the row had been
+// accepted: such rows fill the calls of the walks, and the rest has calls of its own after them.
+// Under the rejection rule they are the most probable tokens instead: no random number of
+// acceptance is used for a proposal.
 // A request that wants log probabilities (ScoreOptions) or has a grammar is verified from logits in
 // host memory: the mask of a row is known when the walk is there.
 //
@@ -55,6 +59,7 @@ struct VerifyPart {
     std::span<const std::optional<TokenId>> drawn = {};
     std::vector<DrawnSiblingsPtr> drawn_below = {};  // by a draft, after each row; empty: nothing
     WalkResult result = {};                          // the result
+    std::vector<msg::OwnToken> own = {};             // of observed rows, likewise
 };
 
 /// Consecutive rows of a prompt whose next tokens are scored.
@@ -84,12 +89,23 @@ public:
 
 private:
     struct Walk;
-    void compute(std::span<Walk> walks, std::size_t first);
+    struct Observed;
+    void compute(std::span<Walk> walks, std::size_t first, std::span<Observed> observed);
+    [[nodiscard]] static std::vector<Observed> observed_rows(std::span<VerifyPart> parts);
+    void call_head(std::span<const Walk> walks, std::span<const Observed> observed);
     void feed(std::span<Walk> walks);
     void read_drawn(Walk& walk);
     void feed_scored(Walk& walk, std::span<float> logits);
+    [[nodiscard]] bool device_draws(const Walk& walk) const;
     [[nodiscard]] bool device_draws(std::span<const Walk> walks) const;
-    void draw(std::span<const Walk> walks, ConstHiddenRows hidden, std::size_t count);
+    void add_observed(std::span<const Walk> walks, std::span<Observed> observed);
+    void take_observed(std::span<const Walk> walks, std::span<Observed> observed);
+    void observe_rest(std::span<Walk> walks, std::span<Observed> observed);
+    [[nodiscard]] std::optional<TokenId> own_token(const Observed& each);
+    void draw(std::span<const Walk> walks,
+              std::span<const Observed> observed,
+              ConstHiddenRows hidden,
+              std::size_t count);
 
     Backend& backend_;
     VerifyOptions options_;

@@ -12,6 +12,11 @@ std::uint32_t VerifyJob::heads() const {
     }
     if (!draws.empty()) return heads;
     heads = std::min(heads, std::max(head_rows, static_cast<std::uint32_t>(parts.size())));
+    for (const VerifyPart& part : parts) {
+        heads += static_cast<std::uint32_t>(
+            std::count_if(part.rows.begin(), part.rows.end(),
+                          [](const msg::BatchRow& row) { return row.observe != 0; }));
+    }
     for (const ScoredRows& prompt : prompts) heads += static_cast<std::uint32_t>(prompt.count);
     return heads;
 }

@@ -34,6 +34,7 @@ namespace paceline::msg {
         case Kind::Price:
         case Kind::Prefix:
         case Kind::Scores:
+        case Kind::OwnTokens:
             return std::nullopt;
     }
     PoolRef slot;

@@ -29,7 +29,7 @@ inline constexpr std::array kDataKinds = {
     exactly<msg::TensorNote>(Urgency::Normal), exactly<msg::Verdict>(Urgency::Urgent),
     exactly<msg::Stop>(Urgency::Urgent),       exactly<msg::Draw>(Urgency::Normal),
     exactly<msg::Price>(Urgency::Normal),      exactly<msg::Prefix>(Urgency::Normal),
-    exactly<msg::Scores>(Urgency::Urgent),
+    exactly<msg::Scores>(Urgency::Urgent),     exactly<msg::OwnTokens>(Urgency::Urgent),
 };
 
 /// The longest frame where no batch of more than `batch_rows` rows travels, and one with drawn
@@ -37,7 +37,8 @@ inline constexpr std::array kDataKinds = {
 [[nodiscard]] constexpr std::uint32_t frame_bytes_for(std::uint32_t batch_rows,
                                                       bool draws = false) {
     return std::max<std::uint32_t>(
-        std::max({sizeof(msg::Proposal), sizeof(msg::Prefix), sizeof(msg::Scores)}),
+        std::max({sizeof(msg::Proposal), sizeof(msg::Prefix), sizeof(msg::Scores),
+                  sizeof(msg::OwnTokens)}),
         msg::batch_frame_bytes(kBatchPartsMax, batch_rows, draws ? kVerifyRowsMax : 0,
                                draws ? msg::kBatchDrawnTokensMax : 0));
 }

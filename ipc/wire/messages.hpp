@@ -20,6 +20,7 @@
 //     first segment --Prefix--> next segment --> ... --> last segment: pages that hold a text's
 //                               first tokens already
 //     last segment --Scores--> conductor: log probabilities, before the verdict on the tokens
+//     last segment --OwnTokens--> draft, correct: the target's tokens after observed rows
 //
 // A Batch announces its own hidden states; every other tensor is announced by a TensorNote.
 #pragma once
@@ -41,7 +42,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 16;
+inline constexpr std::uint32_t kWireVersion = 17;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -55,6 +56,7 @@ enum class Kind : std::uint16_t {
     Price = 7,
     Prefix = 8,
     Scores = 9,
+    OwnTokens = 10,
 };
 
 struct Route {
@@ -64,11 +66,11 @@ struct Route {
 };
 
 /// The proposer of a candidate; used by figures and by the stages that grow the tree.
-enum class Origin : std::uint16_t {
+enum class Origin : std::uint8_t {
     Trunk,     // the draft's first choice after its parent
     RunnerUp,  // another choice of the draft
     Exit,      // proposed by an early exit of the target
-    Lookup,    // found earlier in the text
+    Lookup,    // without a model: found in the text or in a datastore, or guessed from own tokens
     Heads,     // look-ahead heads after the last layer
     Forced,    // by the grammar of the answer
 };
@@ -79,6 +81,9 @@ struct ProposedNode {
     TokenId token;
     std::int16_t parent;  // index of an earlier node of the proposal, or kBelowRoot
     Origin origin;
+    // Not 0: the target's token after this row is wanted (OwnTokens), also if the row is rejected;
+    // the proposer's name for it.
+    std::uint8_t observe = 0;
     float log_prob;  // the proposer's estimate for this token after its path; <= 0
 };
 inline constexpr std::int16_t kBelowRoot = -1;
@@ -144,6 +149,7 @@ struct BatchRow {
     // or at its own first one if that is later.
     std::uint16_t start = 0;
     Origin origin = Origin::Trunk;  // of a candidate
+    std::uint8_t observe = 0;       // as in ProposedNode
 };
 
 enum class BatchKind : std::uint32_t {
@@ -311,6 +317,27 @@ struct Scores {
     std::array<ScoreEntry, kScoreEntriesMax> entries;  // 1 + top for each token
 };
 
+inline constexpr std::uint32_t kOwnTokensMax = kVerifyRowsMax;
+
+struct OwnToken {
+    std::uint32_t node;  // ProposedNode::observe of the row
+    TokenId token;       // the target's own after it
+};
+
+/// last segment -> draft, correct, on the channel of the verdicts: what the target itself would say
+/// after the observed rows of a batch, accepted or not. Ahead of the verdict on that batch, since
+/// the proposer uses it as soon as it has the verdict. If it is lost, late or doubled, the next
+/// candidates are worse.
+struct OwnTokens {
+    static constexpr Kind kKind = Kind::OwnTokens;
+    Route route;
+    BatchId batch;
+    Position root_position;  // of the batch
+    TokenId root_token;
+    std::uint32_t count;  // 1 .. kOwnTokensMax
+    std::array<OwnToken, kOwnTokensMax> tokens;
+};
+
 /// conductor -> all. The request has ended (stop string, client gone): receivers drop its rows and
 /// candidates.
 struct Stop {
@@ -349,7 +376,8 @@ template <class M>
 concept DataMessage = PlainMessage<M> || std::is_same_v<M, Batch>;
 static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage<Verdict> &&
               PlainMessage<Stop> && PlainMessage<Draw> && PlainMessage<Price> &&
-              PlainMessage<Prefix> && PlainMessage<Scores> && DataMessage<Batch>);
+              PlainMessage<Prefix> && PlainMessage<Scores> && PlainMessage<OwnTokens> &&
+              DataMessage<Batch>);
 
 /// The route that a frame claims, for code that forwards or logs it; of a Batch that of its first
 /// part. Nothing for an unknown kind or a frame that is too short. Unchecked.
@@ -365,6 +393,7 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
         case Kind::Price:
         case Kind::Prefix:
         case Kind::Scores:
+        case Kind::OwnTokens:
             if (bytes.size() < sizeof route) return std::nullopt;
             std::memcpy(&route, bytes.data(), sizeof route);
             return route;
@@ -386,22 +415,8 @@ static_assert(PlainMessage<Proposal> && PlainMessage<TensorNote> && PlainMessage
 /// of 0 and for a frame that is too short. Unchecked.
 [[nodiscard]] inline std::uint32_t rows_of(std::uint16_t kind, std::span<const std::byte> bytes) {
     std::size_t offset = 0;
-    switch (static_cast<Kind>(kind)) {
-        case Kind::Batch:
-            offset = offsetof(BatchHeader, row_count);
-            break;
-        case Kind::TensorNote:
-            offset = offsetof(TensorNote, rows);
-            break;
-        case Kind::Proposal:
-        case Kind::Verdict:
-        case Kind::Stop:
-        case Kind::Draw:
-        case Kind::Price:
-        case Kind::Prefix:
-        case Kind::Scores:
-            return 1;
-    }
+    if (static_cast<Kind>(kind) == Kind::Batch) offset = offsetof(BatchHeader, row_count);
+    if (static_cast<Kind>(kind) == Kind::TensorNote) offset = offsetof(TensorNote, rows);
     std::uint32_t rows = 0;
     if (offset == 0 || bytes.size() < offset + sizeof rows) return 1;
     std::memcpy(&rows, bytes.data() + offset, sizeof rows);
@@ -418,10 +433,11 @@ static_assert(sizeof(BatchHeader) == 40);
 static_assert(sizeof(BatchDraw) == 8);
 static_assert(sizeof(TokenWeight) == 8);
 static_assert(sizeof(Draw) == 16 + 16 + 4 * kGammaMax + 8 * kDrawnSupportMax);
-static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2) + 2 * kGammaMax);
+static_assert(sizeof(Verdict) == 16 + 40 + 4 * (2 * kGammaMax + 2) + kGammaMax);
 static_assert(sizeof(Prefix) == 16 + 16 + 4 * kPrefixPagesMax);
 static_assert(sizeof(Scores) == 16 + 16 + 8 * kScoreEntriesMax);
 static_assert(kScoreEntriesMax >= 1 + kTopScoresMax, "a token with all its neighbours fits");
+static_assert(sizeof(OwnTokens) == 16 + 16 + 8 * kOwnTokensMax);
 static_assert(sizeof(BatchCost) == 8);
 static_assert(sizeof(Price) == 16 + 32);
 static_assert(sizeof(TensorNote) == 16 + 8 * 4);

@@ -20,12 +20,13 @@
 #include "launch/check/check.hpp"
 #include "launch/cli/bench.hpp"
 #include "launch/cli/convert.hpp"
+#include "launch/cli/datastore.hpp"
 #include "launch/cli/generate.hpp"
 #include "launch/cli/inspect.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/cli/search.hpp"
 #include "launch/cli/tokenize.hpp"
-#include "launch/cli/top.hpp"
+#include "launch/cli/top/top.hpp"
 #include "launch/cli/version.hpp"
 #include "launch/grammar/helper_main.hpp"
 #include "launch/plan/plan.hpp"
@@ -111,6 +112,7 @@ int run(int argc, char** argv) {
     paceline::GenerateOptions generate_options;
     paceline::TokenizeOptions tokenize_options;
     paceline::ScoreCommandOptions score_options;
+    paceline::DatastoreOptions datastore_options;
     paceline::InspectOptions inspect_options;
     paceline::BenchOptions bench_options;
     paceline::TopOptions top_options;
@@ -124,6 +126,7 @@ int run(int argc, char** argv) {
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
     const paceline::Command tokenize_command = paceline::add_tokenize(root, tokenize_options);
     const paceline::Command score_command = paceline::add_score(root, score_options);
+    const paceline::Command datastore_command = paceline::add_datastore(root, datastore_options);
     const paceline::Command inspect_command = paceline::add_inspect(root, inspect_options);
     const paceline::Command bench_command = paceline::add_bench(root, bench_options);
     const paceline::Command top_command = paceline::add_top(root, top_options);
@@ -139,6 +142,7 @@ int run(int argc, char** argv) {
     if (generate_command.parsed()) return paceline::run_generate(generate_options, environment);
     if (tokenize_command.parsed()) return paceline::run_tokenize(tokenize_options, environment);
     if (score_command.parsed()) return paceline::run_score(score_options, environment);
+    if (datastore_command.parsed()) return paceline::run_datastore(datastore_options, environment);
     if (inspect_command.parsed()) return paceline::run_inspect(inspect_options, environment);
     if (bench_command.parsed()) return paceline::run_bench(bench_options, environment);
     if (top_command.parsed()) return paceline::run_top(top_options, environment);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fmt/core.h>
 
-#include "actors/decoding/prompt_lookup.hpp"
+#include "actors/decoding/guesses/prompt_lookup.hpp"
 #include "actors/decoding/stop_policy.hpp"
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
@@ -22,6 +22,7 @@ struct Source {
     std::string_view word;
     bool lookup;
     DraftModelKind model;
+    DraftGuess guess = DraftGuess::None;
 };
 /// The first kStandIns need no other file than the target's: they may stand in for a trained draft.
 constexpr std::array kSources{
@@ -34,24 +35,45 @@ constexpr std::array kSources{
     Source{"prompt-lookup+trained", true, DraftModelKind::Trained},
     Source{"model", false, DraftModelKind::File},
     Source{"prompt-lookup+model", true, DraftModelKind::File},
+    Source{"jacobi", false, DraftModelKind::None, DraftGuess::Jacobi},
+    Source{"prompt-lookup+jacobi", true, DraftModelKind::None, DraftGuess::Jacobi},
+    Source{"lookahead", false, DraftModelKind::None, DraftGuess::Lookahead},
+    Source{"prompt-lookup+lookahead", true, DraftModelKind::None, DraftGuess::Lookahead},
+    Source{"lookahead+first-layers", false, DraftModelKind::FirstLayers, DraftGuess::Lookahead},
+    Source{"lookahead+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Lookahead},
+    Source{"lookahead+trained", false, DraftModelKind::Trained, DraftGuess::Lookahead},
+    Source{"lookahead+model", false, DraftModelKind::File, DraftGuess::Lookahead},
+    Source{"datastore", false, DraftModelKind::None, DraftGuess::Datastore},
+    Source{"prompt-lookup+datastore", true, DraftModelKind::None, DraftGuess::Datastore},
+    Source{"datastore+first-layers", false, DraftModelKind::FirstLayers, DraftGuess::Datastore},
+    Source{"datastore+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Datastore},
+    Source{"datastore+trained", false, DraftModelKind::Trained, DraftGuess::Datastore},
+    Source{"datastore+model", false, DraftModelKind::File, DraftGuess::Datastore},
 };
 constexpr std::size_t kStandIns = 5;
 
-std::size_t source_index(bool lookup, DraftModelKind model) {
-    const auto* const found = std::find_if(
-        kSources.begin(), kSources.end(),
-        [&](const Source& source) { return source.lookup == lookup && source.model == model; });
+std::size_t source_index(bool lookup, DraftModelKind model, DraftGuess guess) {
+    const auto* const found =
+        std::find_if(kSources.begin(), kSources.end(), [&](const Source& source) {
+            return source.lookup == lookup && source.model == model && source.guess == guess;
+        });
     PACE_CHECK(found != kSources.end(), "a draft has a source");
     return static_cast<std::size_t>(found - kSources.begin());
 }
 
-WordField source_field(bool& lookup, DraftModelKind& model, std::size_t count) {
+/// The first `count` sources. `guess` may be nullptr where none of them has one.
+WordField source_field(bool& lookup, DraftModelKind& model, DraftGuess* guess, std::size_t count) {
     WordField field{.words = {},
-                    .get = [&] { return source_index(lookup, model); },
+                    .get =
+                        [&lookup, &model, guess] {
+                            return source_index(lookup, model,
+                                                guess == nullptr ? DraftGuess::None : *guess);
+                        },
                     .set =
-                        [&](std::size_t index) {
+                        [&lookup, &model, guess](std::size_t index) {
                             lookup = kSources[index].lookup;
                             model = kSources[index].model;
+                            if (guess != nullptr) *guess = kSources[index].guess;
                         }};
     for (std::size_t i = 0; i < count; ++i) field.words.push_back(kSources[i].word);
     return field;
@@ -112,6 +134,38 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
     return {};
 }
 
+/// Keys of guesses and datastore. With lookahead, the shape gives the length of chains.
+Status finish_guess(const TomlTable& table, DraftConfig& draft) {
+    const std::string source = "\"" + source_text(draft) + "\"";
+    if (draft.guess != DraftGuess::Lookahead) {
+        for (const char* key : {"window", "ngram", "guesses", "pool_from_prompt"}) {
+            if (table.has(key))
+                return table.error(key, "is for source = \"lookahead\", this is " + source);
+        }
+    }
+    if (draft.guess != DraftGuess::Datastore) {
+        for (const char* key : {"datastore", "places", "continuation", "store_nodes"}) {
+            if (table.has(key))
+                return table.error(key, "is for source = \"datastore\", this is " + source);
+        }
+    }
+    if (!draft.observes()) return {};
+    if (draft.growth.adaptive && !draft.computes())
+        return table.error("adaptive",
+                           "is for candidates that are right or not, this is " + source);
+    if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)
+        return table.error("confidence_min", "is for sources that know it, this is " + source);
+    if (draft.guess != DraftGuess::Lookahead) return {};
+    if (const Status valid = validate(draft.lookahead); !valid)
+        return table.error("window", "does not fit: " + valid.error().what);
+    if (draft.computes()) return {};
+    if (!table.has("gamma")) draft.growth.gamma = draft.lookahead.depth();
+    if (draft.growth.gamma >= draft.lookahead.depth()) return {};
+    return table.error("gamma", fmt::format("must be at least {} with window = {} and ngram = {}",
+                                            draft.lookahead.depth(), draft.lookahead.window,
+                                            draft.lookahead.ngram));
+}
+
 }  // namespace
 
 int DraftConfig::layers_of(int of) const {
@@ -120,31 +174,47 @@ int DraftConfig::layers_of(int of) const {
 }
 
 void DraftConfig::use_stand_in() {
-    lookup = stand_in.lookup;
     model = stand_in.model;
+    // Beside other guesses lookup stands without a model only.
+    lookup = stand_in.lookup && (guess == DraftGuess::None || !computes());
     model_file.clear();
     if (computes()) return;
     growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
     growth.draws = false;
 }
 
+void DraftConfig::leave_out_datastore() {
+    guess = DraftGuess::None;
+    if (!lookup && !computes()) use_stand_in();
+}
+
+void DraftConfig::observe_nothing() {
+    if (!observes()) return;
+    guess = DraftGuess::None;
+    lookup = lookup || !computes();
+}
+
 std::string source_text(const DraftConfig& draft) {
-    return std::string{kSources[source_index(draft.lookup, draft.model)].word};
+    return std::string{kSources[source_index(draft.lookup, draft.model, draft.guess)].word};
 }
 
 std::vector<Field> fields_of(DraftConfig& d) {
     GrowthRule& g = d.growth;
     const std::vector<Field> first = {
-        {"source", source_field(d.lookup, d.model, kSources.size()),
+        {"source", source_field(d.lookup, d.model, &d.guess, kSources.size()),
          "where candidates come from: `prompt-lookup` (the text so far), the draft `trained` for "
          "the "
          "target, the target's own `first-layers` with its head, a `model` (GGUF file), or lookup "
-         "with one of them below it"},
+         "with one of them below it; guesses from the target's own tokens (`jacobi`, `lookahead`), "
+         "or "
+         "a `datastore` of other texts"},
         {"size", word(d.size, {"small", "deep"}),
          "`trained`: `deep` is slower and better; where there is only one, that one"},
         {"part", TextField{&d.model_file}, "`trained`: its file", "found by fingerprint"},
-        {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, kStandIns),
-         "`trained`: the source for a target without such a draft"},
+        {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, nullptr, kStandIns),
+         "`trained`: the model, or lookup, of a target without such a draft; `datastore` alone: "
+         "the "
+         "source without a file"},
         {"model", TextField{&d.model_file},
          "`model`: a GGUF file, a Hugging Face folder or OWNER/NAME, with the target's vocabulary",
          "must be given"},
@@ -171,6 +241,24 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),
          "lookup: length of the shortest run of tokens that is looked up"},
         {"max_ngram", number(d.max_ngram, 1, kNgramMax), "lookup: of the longest"},
+        {"window", number(d.lookahead.window, 1, kGammaMax),
+         "`lookahead`: W, positions of the window"},
+        {"ngram", number(d.lookahead.ngram, 3, kNgramMax),
+         "`lookahead`: N, tokens of the pool's n-grams, the most that one round commits"},
+        {"guesses", number(d.lookahead.guesses, 0, kVerifyRowsMax),
+         "`lookahead`: G, n-grams proposed in a round, and kept for each first token"},
+        {"pool_from_prompt", &d.lookahead.pool_from_prompt,
+         "`lookahead`: the n-grams of prompt and answer are in the pool as well"},
+        {"datastore", TextField{&d.datastore},
+         "`datastore`: a file of `paceline datastore`, made with the target's tokenizer; without "
+         "one it is left out, and `datastore` alone is `stand_in`",
+         "none"},
+        {"places", number(d.store.places, 1, kStorePlacesMax),
+         "`datastore`: places that are counted; of more, as many at equal distances"},
+        {"continuation", number(d.store.continuation, 1, kStoreContinuationMax),
+         "`datastore`: tokens behind each place"},
+        {"store_nodes", number(d.store.nodes, 1, kVerifyRowsMax - 1),
+         "`datastore`: candidates in a round, the most frequent ones"},
         {"pace", word(g.pace, {"sequential", "ahead", "lockstep"}),
          "`sequential`: waits for the verdict; `ahead`: continues below its candidates meanwhile; "
          "`lockstep`: rounds of `gamma` steps beside one verification"},
@@ -214,6 +302,7 @@ Status check_threshold(const TomlTable& table, float confidence_min, float reach
 
 Status finish_draft(const TomlTable& table, DraftConfig& draft) {
     if (draft.model != DraftModelKind::Trained) draft.size = DraftSize::Small;
+    if (Status s = finish_guess(table, draft); !s.ok()) return s;
     if (Status s = check_source(table, draft); !s.ok()) return s;
     if (draft.min_ngram > draft.max_ngram) {
         return table.error("min_ngram",

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "actors/decoding/growth_rule.hpp"
+#include "actors/decoding/guesses/datastore.hpp"
+#include "actors/draft/lookahead_source.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/search_config.hpp"
 #include "launch/config/skip_config.hpp"
@@ -20,6 +22,8 @@ struct Field;
 class TomlTable;
 
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
+/// A source that needs no model and no training, beside prompt lookup.
+enum class DraftGuess : std::uint8_t { None, Jacobi, Lookahead, Datastore };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
 /// The stand-in for a trained draft.
@@ -30,6 +34,7 @@ struct DraftStandIn {
 
 struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
+    DraftGuess guess = DraftGuess::None;
     DraftModelKind model = DraftModelKind::None;
     std::string model_file = {};  // of File; of Trained its part; as in the file
     DraftSize size = DraftSize::Small;
@@ -41,10 +46,28 @@ struct DraftConfig {
     int short_list = 0;
     int min_ngram = 1;
     int max_ngram = 16;
+    LookaheadOptions lookahead = {};
+    std::string datastore = {};  // its file
+    StoreOptions store = {};     // but for min_ngram and max_ngram
     GrowthRule growth = {};
 
-    /// Puts the stand-in in the place of the trained draft.
+    /// Puts the stand-in in the place of the trained draft; guesses and datastore stay.
     void use_stand_in();
+    /// There is no file: what is beside the datastore drafts, or the stand-in if nothing is.
+    void leave_out_datastore();
+    /// For the stage "correct": only the draft names the rows that it observes. Prompt lookup takes
+    /// the place of guesses that stand alone.
+    void observe_nothing();
+    /// Whether there is a source that needs no model, alone or before one.
+    [[nodiscard]] bool looks_up() const { return lookup || guess != DraftGuess::None; }
+    /// Whether it has an answer at once, without a job. A datastore is read by jobs.
+    [[nodiscard]] bool answers_at_once() const {
+        return looks_up() && guess != DraftGuess::Datastore;
+    }
+    /// Whether it wants the target's tokens after rejected rows.
+    [[nodiscard]] bool observes() const {
+        return guess == DraftGuess::Jacobi || guess == DraftGuess::Lookahead;
+    }
     /// Whether a model runs: a device's work, unlike lookups.
     [[nodiscard]] bool computes() const { return model != DraftModelKind::None; }
     /// Whether the model is the target's own, without some of its sub-layers.

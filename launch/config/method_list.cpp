@@ -22,6 +22,9 @@ struct Family {
 constexpr std::array kFamilies{
     Family{"plain", "One token per pass of the target, without candidates: the baseline."},
     Family{"lookup", "Tokens that followed the last ones earlier in the text are proposed."},
+    Family{"guesses",
+           "Without a model or training: guesses that the target's own tokens correct, or what "
+           "followed in a store of other texts."},
     Family{"speculative", "A draft model proposes, then the target verifies; they take turns."},
     Family{"PEARL", "The draft continues below its own candidates while the target verifies them."},
     Family{"FOLD",

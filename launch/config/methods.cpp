@@ -15,7 +15,9 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
                      "--draft-model: " + config.file + " has no stage with role = \"draft\""};
     }
     DraftConfig& draft = *config.draft;
-    draft.lookup = draft.lookup && draft.computes();  // where lookup only stood in for a model
+    // Where lookup only stood in for a model. Beside guesses it is in front of none.
+    draft.lookup = draft.lookup && draft.computes();
+    if (draft.guess == DraftGuess::Jacobi) draft.guess = DraftGuess::None;  // alone or not at all
     draft.model = DraftModelKind::File;
     draft.model_file = path;
     return {};

@@ -182,6 +182,31 @@ Complaint check_draws(const PipelineConfig& config) {
         "[draft] draws = true is for [acceptance] rule = \"rejection\", this is \"{}\"", rule);
 }
 
+/// Rows that are observed pay in later rounds, which the account of costs and gains does not know;
+/// they stand beside other candidates.
+Complaint check_observed(const PipelineConfig& config) {
+    if (!config.draft || !config.draft->observes()) return {};
+    const DraftConfig& draft = *config.draft;
+    const DispatchOptions& schedule = config.schedule.options;
+    const std::string source = "[draft] source = \"" + source_text(draft) + "\"";
+    if (schedule.controller == Controller::On)
+        return source + " needs [schedule] controller = \"off\": its rows pay in later rounds";
+    const bool beside = draft.lookup || draft.guess == DraftGuess::Lookahead;
+    if (beside && schedule.shape != BatchShape::Tree)
+        return source + " needs [schedule] shape = \"tree\"";
+    if (draft.guess != DraftGuess::Lookahead) return {};
+    if (schedule.verify_reach_min > 0.0F) {
+        return fmt::format("[schedule] reach_min = {}: {} needs 0, its window is not probable",
+                           schedule.verify_reach_min, source);
+    }
+    const LookaheadOptions& of = draft.lookahead;
+    if (of.rows() <= static_cast<std::int32_t>(schedule.rows_max)) return {};
+    return fmt::format(
+        "[draft] window = {}, ngram = {}, guesses = {}: a batch of {} rows, [schedule] rows_max is "
+        "{}",
+        of.window, of.ngram, of.guesses, of.rows(), schedule.rows_max);
+}
+
 Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
@@ -246,9 +271,9 @@ void complete_pipeline(PipelineConfig& config) {
 }
 
 Status check_pipeline(const PipelineConfig& config) {
-    for (const auto check :
-         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
-          check_retained, check_names, check_draws, check_lockstep, check_self_draft_alone}) {
+    for (const auto check : {check_counts, check_processes, check_shared_gpus,
+                             check_one_kind_of_device, check_exits, check_retained, check_names,
+                             check_draws, check_observed, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

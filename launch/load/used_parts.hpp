@@ -24,6 +24,7 @@ struct PartFiles {
 struct UsedParts {
     PartFiles files = {};
     bool draft_missing = false;  // the stand-in drafts: there is no trained draft for the target
+    bool store_missing = false;  // [draft] names no datastore: what is beside it drafts
     int draft_layers = 0;        // of the trained draft
     int draft_tokens = 0;        // of its short list
     std::vector<int> head_layers = {};      // layers that have a trained exit head

@@ -53,7 +53,7 @@ PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
     const auto& [config, parts] = pipeline;
     Seen seen;
     if (config.draft) {
-        seen.missing = parts.draft_missing;
+        seen.missing = parts.draft_missing || parts.store_missing;
         seen.trained = config.draft->model == DraftModelKind::Trained;
     }
     if (config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&

@@ -30,8 +30,15 @@ std::string draft_text(const DraftConfig& draft, const UsedParts& parts) {
         return missing + own + "; slower than with one (--draft-model FILE)\n";
     }
     if (draft.computes()) return "";
-    if (!missing.empty())
-        return missing + "prompt lookup; slower than with one (--draft-model FILE)\n";
+    const std::string without =
+        missing.empty() ? ", without a model\n" : "; slower than with one (--draft-model FILE)\n";
+    const std::string begin = missing.empty() ? "the draft " : missing;
+    if (draft.guess == DraftGuess::Datastore) {
+        return begin + (missing.empty() ? "is " : "") + "a store of other texts, " +
+               draft.datastore + without;
+    }
+    if (draft.observes()) return begin + "guesses from the target's own tokens" + without;
+    if (!missing.empty()) return missing + "prompt lookup" + without;
     return "the draft is prompt lookup, without a model (--draft-model FILE gives it one)\n";
 }
 

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "actors/decoding/guesses/datastore.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/lora_part.hpp"
@@ -173,6 +174,23 @@ void resolve_self_draft(const SelfDraftConfig& self, const FoundParts& found, Pa
     if (self.probe) files.probe = found.probe;
 }
 
+/// A datastore that cannot be used is an error before anything is loaded.
+Status resolve_datastore(ResolvedConfig& resolved, const ModelFile& target) {
+    DraftConfig& draft = *resolved.config.draft;
+    if (draft.datastore.empty()) {
+        draft.leave_out_datastore();
+        resolved.parts.store_missing = true;
+        resolved.parts.omitted.push_back("[draft] datastore: " + resolved.config.file +
+                                         " names no file; the source is \"" + source_text(draft) +
+                                         "\"");
+        return {};
+    }
+    const Result<Datastore> store = Datastore::open(draft.datastore, target.tokenizer());
+    if (store) return {};
+    return Error{store.error().code, resolved.config.file + ": [draft] datastore = \"" +
+                                         draft.datastore + "\": " + store.error().what};
+}
+
 }  // namespace
 
 std::vector<std::string> files_of(const FoundParts& found) {
@@ -202,6 +220,9 @@ Result<ResolvedConfig> use_parts(PipelineConfig config,
         if (!path) return path.error();
         parts.files.draft = std::move(path).value();
     }
+    if (written.draft && written.draft->guess == DraftGuess::Datastore) {
+        if (Status s = resolve_datastore(resolved, target); !s.ok()) return s.error();
+    }
     const bool use_named = search.option != kNoParts;
     const bool trained = written.draft && written.draft->model == DraftModelKind::Trained;
     if (!trained && !written.exit && !exits_early(written)) {
@@ -213,7 +234,8 @@ Result<ResolvedConfig> use_parts(PipelineConfig config,
     }
     Result<FoundParts> found = find_parts(search, target);
     if (!found) return found.error();
-    parts.omitted = std::move(found.value().omitted);
+    const std::vector<std::string>& omitted = found.value().omitted;
+    parts.omitted.insert(parts.omitted.end(), omitted.begin(), omitted.end());
     Status s;
     if (trained) s = resolve_draft(resolved, found.value(), use_named, target);
     if (s.ok() && exits_early(written))

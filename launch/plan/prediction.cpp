@@ -77,7 +77,7 @@ Result<Prediction> predict_method(const PredictionInputs& inputs, const Resolved
                                               "costs", *timing, oracle_task(inputs));
     if (!run) return run.error();
     Prediction found{.tokens_per_second = run.value().stats.rate};
-    if (config.draft && config.draft->lookup) found.note = "without the lookup";
+    if (config.draft && config.draft->looks_up()) found.note = "without the lookup";
     return found;
 }
 

@@ -7,7 +7,6 @@
 
 #include "actors/draft/correct_actor.hpp"
 #include "actors/draft/draft_actor.hpp"
-#include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/segment/segment_actor.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/exit_heads.hpp"
@@ -15,6 +14,7 @@
 #include "launch/load/make_backend.hpp"
 #include "launch/load/model_grammars.hpp"
 #include "launch/load/self_draft_plan.hpp"
+#include "launch/session/draft_sources.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
@@ -62,7 +62,7 @@ SegmentPlan segment_plan(const StageAssignment& a, const StageSpec& spec) {
         for (const StageId stage : plan.speculative) plan.verdict_to.push_back(stage);
     }
     plan.dispatch = a.dispatch;
-    plan.dispatch.draft_is_instant = a.draft_stage != 0 && a.draft.lookup;
+    plan.dispatch.draft_is_instant = a.draft_stage != 0 && a.draft.answers_at_once();
     plan.dispatch.exits_start_early = a.exit && a.exit->options.proposes;
     plan.free_candidates = !a.draft.computes() && !a.exit;
     for (const StageId exit : a.exit_stages) {
@@ -198,18 +198,14 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                const StageSpec& spec,
                                const BackendMaker& make,
                                control::Hello& hello) {
-    const DraftConfig& config = assignment.draft;
+    DraftConfig config = assignment.draft;
+    // Two sources that observe would use the same names for rows of their own.
+    if (spec.role == StageRole::Correct) config.observe_nothing();
     DraftTools tools;
     tools.grammars = lazy_grammar_loader(assignment.model);
-    if (config.lookup) {
-        const NgramRange range{config.min_ngram, config.max_ngram};
-        if (const Result<PromptLookup> lookup = PromptLookup::make(range); !lookup)
-            return lookup.error();
-        tools.source = [range](const Request&) {
-            return std::make_unique<PromptLookupSource>(
-                PromptLookup::make(range).value());  // checked above
-        };
-    }
+    Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());
+    if (!source) return source.error();
+    tools.source = std::move(source).value();
     const int vocab_size = target.config().vocab_size;
     std::unique_ptr<Backend> backend;
     if (config.computes()) {

@@ -193,6 +193,8 @@ const char* frame_name(std::uint32_t kind) {
             return "prefix";
         case msg::Kind::Scores:
             return "scores";
+        case msg::Kind::OwnTokens:
+            return "own-tokens";
     }
     return "frame";
 }

@@ -11,6 +11,7 @@
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_frail.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
+#include "tests/support/toy/toy_guesses.hpp"
 
 namespace paceline::testing {
 namespace {
@@ -144,13 +145,16 @@ ToyActor make_draft(const SimBodyParts& parts) {
     DraftTools tools;
     tools.grammars = toy_grammars();
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {
-        if (parts.plan.draft == ToyDraft::Lookup) {
+        if (parts.plan.draft == ToyDraft::Lookup)
             return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
-        }
+        if (parts.plan.draft == ToyDraft::Guesses)
+            return guessing_source(parts.plan.seed + request.text.size());
         return std::make_unique<TextDraft>(parts.texts, parts.plan.right, parts.draft_cost,
                                            parts.plan.seed + request.text.size());
     };
-    return {nullptr, std::make_unique<DraftActor>(draft, std::move(tools))};
+    auto actor = std::make_unique<DraftActor>(draft, std::move(tools));
+    if (plan.draft != ToyDraft::Guesses) return {nullptr, std::move(actor)};
+    return {nullptr, std::make_unique<CarelessInbox>(std::move(actor), plan.seed)};
 }
 
 }  // namespace

@@ -315,6 +315,10 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
         plan.kv_slots += pages_for(scenario.self_draft->scratch_slots()) * kKvPageSlots;
     }
     scenario.search = draw_search(own, plan);
+    // From a stream of its own: the seed's other choices do not depend on it.
+    SimRandom guesses{seed ^ 0x6e55e5ULL};
+    if (plan.draft == ToyDraft::Lookup && !scenario.search && guesses.chance(60))
+        plan.draft = ToyDraft::Guesses;
     scenario.exit = draw_exit(random, plan);
     if (scenario.self_draft) scenario.exit = {};
     draw_edges(random, scenario);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "actors/protocol/counters.hpp"
-#include "launch/cli/top_scan.hpp"
+#include "launch/cli/top/top_scan.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 

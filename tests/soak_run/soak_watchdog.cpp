@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <unistd.h>
 
-#include "launch/cli/top_scan.hpp"
+#include "launch/cli/top/top_scan.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
 
 namespace paceline::testing {

@@ -5,9 +5,9 @@
 #include <random>
 #include <utility>
 
-#include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
+#include "tests/support/toy/toy_guesses.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
@@ -84,6 +84,7 @@ private:
                 .token = right ? told.text[at] : static_cast<TokenId>(random_() % kFakeVocab),
                 .parent = parent,
                 .origin = static_cast<msg::Origin>(random_() % msg::kOrigins),
+                .observe = static_cast<std::uint8_t>(random_() % 3 == 0 ? random_() % 256 : 0),
                 .log_prob = -static_cast<float>(random_() % 1000) / 200.0F};
         }
         return proposal;
@@ -177,6 +178,8 @@ DraftSourceFactory draft_sources(const PipelineOptions& options, Texts texts) {
         if (options.drafting == Drafting::Lookup) {
             return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
         }
+        if (options.drafting == Drafting::Guesses)
+            return guessing_source(options.seed + request.text.size());
         const auto known = std::find_if(texts.begin(), texts.end(), [&](const auto& text) {
             return text.size() >= request.text.size() &&
                    std::equal(request.text.begin(), request.text.end(), text.begin());
@@ -202,8 +205,13 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);
     if (options.drafting == Drafting::Search) return search_draft(plan, options);
-    return std::make_unique<DraftActor>(
-        plan, DraftTools{.source = std::move(sources), .grammars = toy_grammars()});
+    DraftTools tools{.source = std::move(sources), .grammars = toy_grammars()};
+    if (options.drafting == Drafting::Guesses) {
+        plan.growth.draft_reach_min = options.seed % 2 == 0 ? 0.0F : 1e-3F;
+        return std::make_unique<CarelessInbox>(std::make_unique<DraftActor>(plan, std::move(tools)),
+                                               options.seed);
+    }
+    return std::make_unique<DraftActor>(plan, std::move(tools));
 }
 
 std::unique_ptr<Actor> babbling_draft(std::shared_ptr<const Texts> texts, std::uint64_t seed) {

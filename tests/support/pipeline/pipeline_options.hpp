@@ -36,6 +36,7 @@ enum class Drafting : std::uint8_t {
     SkipLayers,  // the target's own model without some sub-layers
     Programme,   // the same, without layers that the segments' residuals choose
     Search,      // the same, without sub-layers that it searches
+    Guesses,     // Jacobi or Lookahead, whose own tokens get lost, are doubled or come late
 };
 
 struct PipelineOptions {

@@ -9,6 +9,7 @@
 #include "actors/segment/segment_actor.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
+#include "tests/support/toy/toy_guesses.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
 namespace paceline::testing {
@@ -60,6 +61,8 @@ DraftSourceFactory draft_sources(const ToyPlan& plan) {
             return std::make_unique<OracleSource>(std::move(text), plan.right, DraftCost::Compute,
                                                   plan.seed + request.sampling.seed);
         }
+        if (plan.draft == ToyDraft::Guesses)
+            return guessing_source(plan.seed + request.text.size());
         return std::make_unique<PromptLookupSource>(PromptLookup::make({}).value());
     };
 }

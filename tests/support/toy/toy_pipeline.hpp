@@ -27,7 +27,12 @@
 
 namespace paceline::testing {
 
-enum class ToyDraft : std::uint8_t { None, Lookup, Oracle };
+enum class ToyDraft : std::uint8_t {
+    None,
+    Lookup,
+    Oracle,
+    Guesses,  // from the target's own tokens, some of which are lost, doubled or late
+};
 
 /// Which actors share a process.
 enum class ToyHousing : std::uint8_t {

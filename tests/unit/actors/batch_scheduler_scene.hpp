@@ -126,7 +126,7 @@ public:
                             TokenId token,
                             float log_prob = -0.1F,
                             msg::Origin origin = msg::Origin::Trunk) {
-        proposal.nodes[proposal.count] = {token, parent, origin, log_prob};
+        proposal.nodes[proposal.count] = {token, parent, origin, 0, log_prob};
         return static_cast<std::int16_t>(proposal.count++);
     }
 

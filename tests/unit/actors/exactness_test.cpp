@@ -36,6 +36,8 @@ const char* name_of(Drafting drafting) {
             return "skips searched layers";
         case Drafting::Babble:
             return "babble";
+        case Drafting::Guesses:
+            return "guesses";
     }
     return "";
 }
@@ -43,7 +45,7 @@ const char* name_of(Drafting drafting) {
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
                                    Drafting::Babble, Drafting::SkipLayers, Drafting::Programme,
-                                   Drafting::Search};
+                                   Drafting::Search, Drafting::Guesses};
 
 /// More with PACELINE_TEST_SEEDS=n.
 std::uint64_t seeds() {
@@ -91,6 +93,8 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.dispatch.batches_in_flight_max =
         choice.in_flight == 0 ? 1 : 2 + static_cast<std::uint32_t>(random() % 5);
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
+    if (choice.drafting % 11 == 10)
+        options.dispatch.rows_max += static_cast<std::uint32_t>(seed % 53);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
     if (choice.controller > 0) options.dispatch.controller = Controller::On;

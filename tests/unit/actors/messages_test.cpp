@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -133,8 +134,8 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     proposal.count = kProposalNodesMax + 1;
     refused(proposal, "count = 193");
     proposal.count = 2;
-    proposal.nodes[0] = {5, msg::kBelowRoot, msg::Origin::Exit, -0.5F};
-    proposal.nodes[1] = {-5, 0, msg::Origin::Heads, -0.5F};
+    proposal.nodes[0] = {5, msg::kBelowRoot, msg::Origin::Exit, 0, -0.5F};
+    proposal.nodes[1] = {-5, 0, msg::Origin::Heads, 0, -0.5F};
     refused(proposal, "node 1 has token = -5");
     proposal.nodes[1].token = 5;
     CHECK(check_message(proposal, kLimits));
@@ -200,6 +201,30 @@ TEST_CASE("scores with a count, rank, token or probability out of range are refu
     refused(scores, "log_prob = nan");
     scores.entries[0].log_prob = -std::numeric_limits<float>::infinity();
     CHECK(check_message(scores, kLimits));
+}
+
+TEST_CASE("own tokens with a count, name or token out of range are refused by field") {
+    msg::OwnTokens own{};
+    own.count = 2;
+    own.tokens[0] = {.node = 1, .token = 99};
+    own.tokens[1] = {.node = 255, .token = 0};
+    CHECK(check_message(own, kLimits));
+    own.tokens[1].node = 256;
+    refused(own, "node = 256");
+    own.tokens[1].node = 0;
+    refused(own, "node = 0");
+    own.tokens[1] = {.node = 7, .token = 100};
+    refused(own, "token = 100");
+    own.count = 0;
+    refused(own, "count = 0");
+    own.count = msg::kOwnTokensMax + 1;
+    refused(own, "count = 65");
+    own.count = 1;
+    own.root_token = -1;
+    refused(own, "root_token = -1");
+    own.root_token = 0;
+    own.root_position = -1;
+    refused(own, "root_position = -1");
 }
 
 TEST_CASE("a tensor note with a field out of range is refused by field, one that fits is not") {
@@ -356,6 +381,20 @@ TEST_CASE("a draft's gate lets the oldest early messages go instead") {
     CHECK(due.front().bytes.front() == std::byte{1});  // number 0 is gone
 }
 
+TEST_CASE("hints of all kinds that a draft gets leave its verdicts their room") {
+    AttemptFilter gate{AttemptFilter::Overflow::DropOldest};
+    for (std::uint32_t i = 0; i < 3 * AttemptFilter::kHeldMax; ++i) {
+        for (const std::uint16_t kind : std::array<std::uint16_t, 3>{1, 7, 10})
+            CHECK(gate.admit_hint(StageId{5}, kind, route(1 + i, 1, 1), {}) == Age::Early);
+    }
+    const std::size_t room = AttemptFilter::kHeldMax - 3 * AttemptFilter::kHintsMax;
+    CHECK(room >= AttemptFilter::kHintsMax);
+    for (std::size_t i = 0; i < room; ++i)
+        CHECK(gate.admit(StageId{1}, 3, route(1, 1, 1), {}).value() == Age::Early);
+    gate.begun(RequestId{1}, Attempt{1});
+    CHECK(gate.take_due().size() == room);
+}
+
 TEST_CASE("of what may be lost the gate keeps the newest, and room for what may not") {
     AttemptFilter gate;
     for (std::uint32_t i = 0; i < 3 * AttemptFilter::kHeldMax; ++i) {
@@ -382,7 +421,7 @@ TEST_CASE("of what may be lost the gate keeps the newest, and room for what may 
 TEST_CASE("dispatch options out of range are refused by name") {
     CHECK(validate(DispatchOptions{}));
     CHECK_FALSE(validate(DispatchOptions{.rows_max = 0}));
-    CHECK_FALSE(validate(DispatchOptions{.rows_max = kGammaMax + 2}));
+    CHECK_FALSE(validate(DispatchOptions{.rows_max = kVerifyRowsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = 0}));
     CHECK_FALSE(validate(DispatchOptions{.prefill_rows = kBatchRowsMax + 1}));
     CHECK_FALSE(validate(DispatchOptions{.requests_max = 0}));

@@ -18,9 +18,9 @@ std::uint64_t seeds() {
     return wanted == nullptr ? 12 : std::strtoull(wanted, nullptr, 10);
 }
 
-constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup, Drafting::Oracle,
-                                   Drafting::SlowOracle, Drafting::Babble, Drafting::SkipLayers,
-                                   Drafting::Programme,  Drafting::Search};
+constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup,    Drafting::Oracle,
+                                   Drafting::SlowOracle, Drafting::Babble,    Drafting::Guesses,
+                                   Drafting::SkipLayers, Drafting::Programme, Drafting::Search};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};

@@ -265,3 +265,23 @@ TEST_CASE("replicas stay equal under any batches and verdicts, however late they
         REQUIRE(names.root().position == late_one.root().position);
     }
 }
+
+TEST_CASE("a row is observed by the newest name until it is sent, or not any more") {
+    TokenTree tree{TreeRole::Names, 8};
+    tree.plant(9, 0);
+    const NodeId root = tree.root().id;
+    const NodeId node = tree.grow(root, 1, -1.0F, msg::Origin::Lookup, 7).value();
+    const auto name = [&] { return int{tree.find(node)->observe}; };
+    CHECK(name() == 7);
+    (void)tree.grow(root, 1, -1.0F);  // by a proposer that does not know of names
+    CHECK(name() == 7);
+    (void)tree.grow(root, 1, -1.0F, msg::Origin::Lookup, 9);
+    CHECK(name() == 9);
+    (void)tree.grow(root, 1, -1.0F, msg::Origin::Lookup, 0);
+    CHECK(name() == 0);
+    (void)tree.grow(root, 1, -1.0F, msg::Origin::Lookup, 3);
+    (void)tree.send(root, 0);
+    CHECK(int{tree.send(node, 1).observe} == 3);
+    (void)tree.grow(root, 1, -1.0F, msg::Origin::Lookup, 4);  // its row goes by the old name
+    CHECK(name() == 3);
+}

@@ -55,7 +55,8 @@ TEST_CASE("whose a frame is can be told for every kind; a batch is its first par
         {msg::Kind::Draw, routed<msg::Draw>()},
         {msg::Kind::Price, routed<msg::Price>()},
         {msg::Kind::Prefix, routed<msg::Prefix>()},
-        {msg::Kind::Scores, routed<msg::Scores>()}};
+        {msg::Kind::Scores, routed<msg::Scores>()},
+        {msg::Kind::OwnTokens, routed<msg::OwnTokens>()}};
     CHECK(frames.size() == kDataKinds.size());
     for (const auto& [kind, bytes] : frames) {
         const auto route = msg::route_of(number(kind), bytes);

@@ -101,8 +101,8 @@ TEST_CASE("the page has the offset of every field of ring and data messages") {
     check_fields(between(text, "A row, 28 bytes", "### Verdict"),
                  {FIELD(BatchRow, node), FIELD(BatchRow, parent), FIELD(BatchRow, token),
                   FIELD(BatchRow, position), FIELD(BatchRow, slot), FIELD(BatchRow, tensor_row),
-                  FIELD(BatchRow, start), FIELD(BatchRow, origin)});
-    check_fields(between(text, "### Verdict, 384 bytes", "Example"),
+                  FIELD(BatchRow, start), FIELD(BatchRow, origin), FIELD(BatchRow, observe)});
+    check_fields(between(text, "### Verdict, 352 bytes", "Example"),
                  {FIELD(Verdict, batch), FIELD(Verdict, base), FIELD(Verdict, count),
                   FIELD(Verdict, batch_rows), FIELD(Verdict, depth), FIELD(Verdict, finish),
                   FIELD(Verdict, cost), FIELD(Verdict, cached), FIELD(Verdict, matched),
@@ -116,7 +116,10 @@ TEST_CASE("the page has the offset of every field of ring and data messages") {
                   FIELD(TensorNote, first_position), FIELD(TensorNote, rows),
                   FIELD(TensorNote, row_elements), FIELD(TensorNote, tensor),
                   FIELD(TensorNote, tensor_generation)});
-    check_fields(between(text, "### Scores, 536 bytes", "### Stop"),
+    check_fields(between(text, "### OwnTokens, 544 bytes", "### Stop"),
+                 {FIELD(OwnTokens, batch), FIELD(OwnTokens, root_position),
+                  FIELD(OwnTokens, root_token), FIELD(OwnTokens, count), FIELD(OwnTokens, tokens)});
+    check_fields(between(text, "### Scores, 536 bytes", "### OwnTokens"),
                  {FIELD(Scores, first), FIELD(Scores, tokens), FIELD(Scores, top),
                   FIELD(Scores, reserved), FIELD(Scores, entries)});
     check_fields(between(text, "### Prefix, 536 bytes", "### Scores"),
@@ -132,9 +135,10 @@ TEST_CASE("the sizes that the page gives are those of the structs") {
     CHECK(sizeof(msg::Draw) == 416);
     CHECK(sizeof(msg::BatchPart) == 32);
     CHECK(sizeof(msg::BatchRow) == 28);
-    CHECK(sizeof(msg::Verdict) == 384);
+    CHECK(sizeof(msg::Verdict) == 352);
     CHECK(sizeof(msg::Prefix) == 536);
     CHECK(sizeof(msg::Scores) == 536);
+    CHECK(sizeof(msg::OwnTokens) == 544);
     CHECK(sizeof(msg::Price) == 48);
     CHECK(sizeof(msg::TensorNote) == 48);
     CHECK(sizeof(msg::Stop) == 16);

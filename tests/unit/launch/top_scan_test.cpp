@@ -1,5 +1,5 @@
 // Finding pipelines by the telemetry blocks that a process holds, on telemetry blocks made here.
-#include "launch/cli/top_scan.hpp"
+#include "launch/cli/top/top_scan.hpp"
 
 #include <csignal>
 #include <optional>

@@ -1,5 +1,5 @@
 // The rates and the table of `paceline top`, from samples made by hand.
-#include "launch/cli/top_table.hpp"
+#include "launch/cli/top/top_table.hpp"
 
 #include <chrono>
 #include <string>

@@ -67,7 +67,7 @@ struct Scene {
         proposal.state = msg::ProposalState::Complete;
         for (const TokenId next : chain) {
             const auto parent = static_cast<std::int16_t>(static_cast<int>(proposal.count) - 1);
-            proposal.nodes[proposal.count++] = {next, parent, msg::Origin::Trunk, -0.1F};
+            proposal.nodes[proposal.count++] = {next, parent, msg::Origin::Trunk, 0, -0.1F};
         }
         scheduler.propose(proposal, BatchScheduler::ProposalSource::Draft, Micros{0});
     }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/cli/top_scan.hpp"
+#include "launch/cli/top/top_scan.hpp"
 
 namespace paceline {
 

@@ -1,5 +1,5 @@
 // How the rows of a batch are shared among requests that decode and prompts.
-#include "actors/segment/row_shares.hpp"
+#include "actors/segment/rows/row_shares.hpp"
 
 #include <random>
 #include <vector>
@@ -38,6 +38,18 @@ TEST_CASE("requests that decode share the rows evenly, as far as they want them"
     CHECK(shared({verify(3), verify(2)}, kOfCpu) == Rows{3, 2});
     CHECK(shared(std::vector<RowClaim>(70, verify(4)), kOfCpu)[63] == 1);
     CHECK(shared(std::vector<RowClaim>(70, verify(4)), kOfCpu)[64] == 0);
+}
+
+TEST_CASE("rows that are only observed get what is left when all others have theirs") {
+    const auto observing = [](std::uint32_t rows, std::uint32_t yields) {
+        RowClaim claim = verify(rows);
+        claim.yields = yields;
+        return claim;
+    };
+    CHECK(shared({observing(56, 27), verify(20), verify(20)}, kOfCpu) == Rows{24, 20, 20});
+    CHECK(shared({observing(56, 27), verify(4)}, kOfCpu) == Rows{56, 4});
+    CHECK(shared({observing(40, 30), observing(40, 39)}, kOfCpu) == Rows{37, 27});
+    CHECK(shared({observing(56, 55), verify(33), verify(33)}, kOfCpu) == Rows{1, 32, 31});
 }
 
 TEST_CASE("prompts get their share beside others that decode, and all rows where none does") {

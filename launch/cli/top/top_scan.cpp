@@ -1,4 +1,4 @@
-#include "launch/cli/top_scan.hpp"
+#include "launch/cli/top/top_scan.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "launch/cli/top_table.hpp"
+#include "launch/cli/top/top_table.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "actors/decoding/prompt_lookup.hpp"
+#include "actors/decoding/guesses/prompt_lookup.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "actors/segment/row_shares.hpp"
+#include "actors/segment/rows/row_shares.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,16 +14,19 @@ bool decodes(std::span<const RowClaim> claims) {
                        [](const RowClaim& one) { return !one.prompt && one.wanted > 0; });
 }
 
-void share_evenly(std::span<RowClaim> claims, std::uint32_t room) {
+/// `yielding`: also the rows that yield. Returns the room that is left.
+std::uint32_t share_evenly(std::span<RowClaim> claims, std::uint32_t room, bool yielding) {
     for (bool any = true; any && room > 0;) {
         any = false;
         for (RowClaim& each : claims) {
-            if (room == 0 || each.prompt || each.granted >= each.wanted) continue;
+            const std::uint32_t most = each.wanted - (yielding ? 0 : each.yields);
+            if (room == 0 || each.prompt || each.granted >= most) continue;
             ++each.granted;
             --room;
             any = true;
         }
     }
+    return room;
 }
 
 void grant(RowClaim& claim, std::uint32_t most, std::uint32_t& room) {
@@ -61,7 +64,7 @@ std::uint32_t verify_room(std::span<const RowClaim> claims, const RowLimits& lim
 void share_rows(std::span<RowClaim> claims, const RowLimits& limits) {
     for (RowClaim& each : claims) each.granted = 0;
     if (!decodes(claims)) return share_among_prompts(claims, limits.batch);
-    share_evenly(claims, verify_room(claims, limits));
+    (void)share_evenly(claims, share_evenly(claims, verify_room(claims, limits), false), true);
     std::uint32_t verified = 0;
     for (const RowClaim& each : claims) verified += each.granted;
     const std::uint32_t more = limits.beside ? limits.beside(verified) : 0;

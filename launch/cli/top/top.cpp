@@ -1,4 +1,4 @@
-#include "launch/cli/top.hpp"
+#include "launch/cli/top/top.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,8 +20,8 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/base/report.hpp"
 #include "launch/base/text_output.hpp"
-#include "launch/cli/top_scan.hpp"
-#include "launch/cli/top_table.hpp"
+#include "launch/cli/top/top_scan.hpp"
+#include "launch/cli/top/top_table.hpp"
 #include "model/backend.hpp"
 
 namespace paceline {

@@ -3,6 +3,7 @@
 //     batch   [ verify rows, evenly ............ | prompts: shortest first ..... | oldest prompt ]
 //             at most `verify_max`                 at least `prompts_least`, if they want that many
 //
+// Rows that are sent to be observed alone (`yields`) get what is left when all others have theirs.
 // Prompts are kept from delaying answers and answers from starving prompts: while requests decode,
 // prompts get `prompts_least` rows, and more only as long as `beside` allows. Of the prompts' rows
 // a quarter is the oldest's, so that short ones cannot overtake it without end; the others go to
@@ -21,6 +22,7 @@ struct RowClaim {
     std::uint32_t wanted = 0;
     std::size_t left = 0;       // rows of a prompt that are not computed, `wanted` among them
     std::uint64_t arrived = 0;  // of a prompt: smaller is older
+    std::uint32_t yields = 0;   // of the wanted ones, the last so many: after those of all others
     std::uint32_t granted = 0;  // the result
 };
 
