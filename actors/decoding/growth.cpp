@@ -78,8 +78,13 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
     return chosen;
 }
 
-Growth::Growth(const GrowthRule& rule)
-    : rule_{rule}, length_{rule.gamma, rule.adaptive && rule.pace == DraftPace::Sequential} {}
+Growth::Growth(const GrowthRule& rule, std::uint64_t seed)
+    : rule_{rule}, length_{rule.gamma, rule.adaptive && rule.pace == DraftPace::Sequential} {
+    if (rule.thompson && rule.pace == DraftPace::Sequential) {
+        drawn_.emplace(
+            ThompsonOptions{.longest = rule.gamma, .decay = rule.thompson_decay, .seed = seed});
+    }
+}
 
 Growth::Step Growth::next(const DraftTree& tree, std::int32_t room) {
     room = std::min(room, kDeepest);
@@ -112,7 +117,7 @@ Growth::Step Growth::complete() {
 }
 
 Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
-    const std::int32_t depth = std::min({length_.now(), room, limit_});
+    const std::int32_t depth = std::min({gamma(), room, limit_});
     if (phase_ == Phase::Growing) {
         if (depth <= 0) {
             phase_ = Phase::Done;  // nothing that could be of use: the target knows that too
@@ -131,7 +136,7 @@ Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
 }
 
 Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {
-    const std::int32_t depth = std::min({length_.now(), room, limit_});
+    const std::int32_t depth = std::min({gamma(), room, limit_});
     Step grow;
     if (!paused_) grow = step(tree, {.trunk_depth = depth, .branch_depth = depth}, depth);
     if (!grow.expand.empty()) {
@@ -178,7 +183,7 @@ Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     const bool ahead = rule_.pace == DraftPace::Ahead;
     if (paused_ || (!ahead && !candidates_known_)) return {};
     if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
-    const std::int32_t depth = ahead ? std::min(length_.now(), room) : room;
+    const std::int32_t depth = ahead ? std::min(gamma(), room) : room;
     return step(tree, {.branch_depth = depth}, depth);
 }
 
@@ -194,6 +199,7 @@ void Growth::passed(std::int32_t tokens) {
 
 void Growth::verified(std::int32_t accepted, std::int32_t could, bool prepared) {
     length_.verified(accepted, could);
+    if (drawn_) drawn_->verified(accepted, could);
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
         phase_ = Phase::Growing;

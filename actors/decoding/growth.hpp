@@ -24,6 +24,7 @@
 #include "actors/decoding/draft_tree.hpp"
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/stop_policy.hpp"
+#include "actors/decoding/thompson_length.hpp"
 #include "ipc/wire/messages.hpp"
 
 namespace paceline {
@@ -50,7 +51,8 @@ struct GrowthWorth {
 
 class Growth {
 public:
-    explicit Growth(const GrowthRule& rule);
+    /// `seed`: of a length that is drawn.
+    explicit Growth(const GrowthRule& rule, std::uint64_t seed = 0);
 
     struct Step {
         std::vector<DraftNodeId> expand;        // in the next pass; empty: none
@@ -85,7 +87,7 @@ public:
     /// Lockstep: the root's position when the round began; the Complete of the round is about that
     /// root.
     [[nodiscard]] std::optional<Position> round_root() const { return round_root_; }
-    [[nodiscard]] std::int32_t gamma() const { return length_.now(); }
+    [[nodiscard]] std::int32_t gamma() const { return drawn_ ? drawn_->now() : length_.now(); }
 
 private:
     enum class Phase : std::uint8_t { Growing, ForCandidates, Done };
@@ -103,6 +105,7 @@ private:
 
     GrowthRule rule_;
     DraftLength length_;
+    std::optional<ThompsonLength> drawn_;  // takes its place
     GrowthWorth worth_;
     bool paused_ = false;
     std::int32_t limit_ = kGammaMax;

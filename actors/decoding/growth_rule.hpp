@@ -34,6 +34,8 @@ struct GrowthRule {
     std::int32_t gamma_early = 0;    // lockstep FOLD: the first gamma1 of them, before the exit's
                                      // candidates arrive; the others are gamma2. 0: no such wait
     bool adaptive = false;           // assisted generation's length: +2 if all were right, else -1
+    bool thompson = false;           // the length is drawn (thompson_length.hpp), up to gamma
+    double thompson_decay = 0.95;    // of its counts, at each verdict
     float confidence_min = 0.0F;     // a chain ends after a token less probable than this
     bool threshold_adapts = false;   // draft_reach_min, or confidence_min, is moved towards
     double acceptance_target = 0.9;  // such a part of accepted candidates (adaptive_stops.hpp)

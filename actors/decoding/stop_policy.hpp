@@ -2,6 +2,7 @@
 //
 //   fixed length         DraftLength, not adaptive: gamma tokens per round
 //   adaptive length      DraftLength: all were right: +2, else -1, at least 1 (assisted generation)
+//   drawn length         ThompsonLength (thompson_length.hpp): by Thompson sampling (EESD)
 //   chain confidence     ChainStop: after a token less probable than this (Draft & Verify)
 //   running product      ChainStop: after a path less probable than this (AdaSPEED)
 //   adaptive threshold   AdaptiveThreshold: the threshold follows a target rate of accepted

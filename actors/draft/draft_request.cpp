@@ -39,12 +39,12 @@ DraftRequest::DraftRequest(const control::Begin& begin,
     : id{begin.request},
       attempt{begin.attempt},
       text{std::make_shared<DraftText>(spec)},
-      growth{plan.growth},
+      growth{plan.growth, begin.request.value},
       plan_{plan},
       account_{account},
       model_{tools.model.get()},
       drawn_{!spec.sampling.greedy()},
-      weighs_{!plan.growth.adaptive && !plan.growth.threshold_adapts &&
+      weighs_{!plan.growth.adaptive && !plan.growth.thompson && !plan.growth.threshold_adapts &&
               plan.growth.confidence_min <= 0.0F},
       finish_{spec.finish_rule()},
       speculation_{spec.speculation} {

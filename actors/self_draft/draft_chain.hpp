@@ -15,10 +15,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "actors/account/gain_turns.hpp"
+#include "actors/decoding/thompson_length.hpp"
 #include "actors/protocol/request_state.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/placed_span.hpp"
@@ -52,6 +54,7 @@ struct DraftChain {
     bool drafted = false;         // in this round
     std::int32_t candidates = 0;  // in the tree: tokens of the chain and runners-up
     bool tapped = false;          // the verify rows keep their residuals
+    std::optional<ThompsonLength> drawn = {};  // its length, where that is drawn
     Micros begun{0};              // when the verdict before it came; 0: none did
 
     /// Begins below a root; nothing is drafted yet.

@@ -59,6 +59,12 @@ void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
     if (!state->spec().speculation.on) return;
     auto chain = std::make_shared<DraftChain>();
     chain->state = state;
+    const SelfDraftOptions& how = tools_.options;
+    if (how.thompson) {
+        chain->drawn.emplace(ThompsonOptions{.longest = how.gamma,
+                                             .decay = how.thompson_decay,
+                                             .seed = state->request().value});
+    }
     chains_[state->request()] = std::move(chain);
     show();
 }
@@ -81,12 +87,14 @@ void SelfDraft::follow(const RequestState& state, const TreeUpdate& step) {
         // A runner-up may be accepted one token deeper than the chain, if the tree was full: what
         // counts is the rate of the chain.
         const bool stopped =
-            drafted < tools_.options.gamma && chain.candidates < chain.round.candidates;
+            drafted < longest(chain) && chain.candidates < chain.round.candidates;
         stops_.verified(std::min(accepted, drafted), drafted, stopped);
         const bool changed =
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);
         if (changed) path_ = path_of(optimiser_->set());
     }
+    if (chain.drawn)
+        chain.drawn->verified(std::min(accepted, drafted), chain.drafted ? drafted : 0);
     metrics_.verified(chain, step);
     show();
     chain.end(now);
@@ -99,11 +107,16 @@ bool SelfDraft::may_begin(const DraftChain& chain) const {
     return state.prefilled() && !root.sent() && chain.root != root.position;
 }
 
-/// The most candidates of a chain: what is allowed, and could be committed.
+/// The most candidates of a chain by its rules.
+std::int32_t SelfDraft::longest(const DraftChain& chain) const {
+    return chain.drawn ? chain.drawn->now() : tools_.options.gamma;
+}
+
+/// The same: what is allowed, and could be committed.
 std::int32_t SelfDraft::limit(const DraftChain& chain) const {
     const RequestState& state = *chain.state;
     const std::int32_t room = state.finish_rule().room_at(chain.root + 1) - 1;
-    return state.spec().speculation.depth_max(std::min(tools_.options.gamma, room));
+    return state.spec().speculation.depth_max(std::min(longest(chain), room));
 }
 
 void SelfDraft::begin_chain(DraftChain& chain) {

@@ -100,6 +100,7 @@ private:
     void forget_ended();
     [[nodiscard]] bool may_begin(const DraftChain& chain) const;
     void begin_chain(DraftChain& chain);
+    [[nodiscard]] std::int32_t longest(const DraftChain& chain) const;
     [[nodiscard]] std::int32_t limit(const DraftChain& chain) const;
     [[nodiscard]] std::optional<JobLabel> optimiser_job();
     [[nodiscard]] std::optional<JobLabel> pass_job();

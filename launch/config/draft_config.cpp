@@ -150,9 +150,12 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
         }
     }
     if (!draft.observes()) return {};
-    if (draft.growth.adaptive && !draft.computes())
-        return table.error("adaptive",
-                           "is for candidates that are right or not, this is " + source);
+    for (const char* key : {"adaptive", "thompson"}) {
+        const bool is_set =
+            key == std::string_view{"adaptive"} ? draft.growth.adaptive : draft.growth.thompson;
+        if (is_set && !draft.computes())
+            return table.error(key, "is for candidates that are right or not, this is " + source);
+    }
     if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)
         return table.error("confidence_min", "is for sources that know it, this is " + source);
     if (draft.guess != DraftGuess::Lookahead) return {};
@@ -268,6 +271,12 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`lockstep`: steps before the exit's alternatives are waited for; 0: no wait"},
         {"adaptive", &g.adaptive,
          "`sequential`: the length grows by 2 when all were accepted, else shrinks by 1"},
+        {"thompson", &g.thompson,
+         "`sequential`: the length is drawn: after each token the chain ends with probability 1 - "
+         "theta, theta from a Beta distribution of accepted and rejected candidates (EESD); at most "
+         "`gamma`"},
+        {"thompson_decay", number(g.thompson_decay, 0, 1),
+         "`thompson`: both counts are multiplied by this at each verdict; 1: nothing is forgotten"},
         {"confidence_min", number(g.confidence_min, 0, 1),
          "a chain ends after a token less probable than this"},
         {"threshold_adapts", &g.threshold_adapts,
@@ -315,6 +324,10 @@ Status finish_draft(const TomlTable& table, DraftConfig& draft) {
         return table.error("gamma_early", fmt::format("must be less than gamma {}", growth.gamma));
     if (growth.adaptive && growth.pace != DraftPace::Sequential)
         return table.error("adaptive", "is for pace = \"sequential\"");
+    if (growth.thompson && growth.pace != DraftPace::Sequential)
+        return table.error("thompson", "is for pace = \"sequential\"");
+    if (growth.thompson && growth.adaptive)
+        return table.error("thompson", "is another rule for the length than adaptive = true");
     if (growth.threshold_adapts) {
         Status s = check_threshold(table, growth.confidence_min, growth.draft_reach_min);
         if (!s.ok()) return s;

@@ -49,6 +49,11 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "(`reach_min` where it is 0.01 or more, else `confidence_min`)"},
         {"acceptance_target", number(c.options.acceptance_target, 0, 1),
          "`threshold_adapts`: the target"},
+        {"thompson", &c.options.thompson,
+         "the length is drawn: after each token the chain ends with probability 1 - theta, theta "
+         "from a Beta distribution of accepted and rejected tokens (EESD); at most `gamma`"},
+        {"thompson_decay", number(c.options.thompson_decay, 0, 1),
+         "`thompson`: both counts are multiplied by this at each verdict; 1: nothing is forgotten"},
         {"probe", &c.probe,
          "`exit`: the trained probe's score takes the place of a token's probability"},
         {"tree", word(c.tree, {"none", "paper", "code"}),

@@ -123,6 +123,7 @@ TEST_CASE("every pace and part: random events, and the candidates are those of p
          .adaptive = true,
          .width = 3,
          .own_alternatives = 2},
+        {.pace = DraftPace::Sequential, .gamma = 6, .thompson = true},
         {.pace = DraftPace::Sequential, .gamma = 3, .width = 2, .exit_alternatives = 3},
         {.pace = DraftPace::Ahead, .gamma = 10},
         {.pace = DraftPace::Ahead, .gamma = 8, .width = 4, .exit_alternatives = 4},

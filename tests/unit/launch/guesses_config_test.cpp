@@ -91,6 +91,8 @@ TEST_CASE("sources that observe rows need the settings under which these are ver
     const std::string wide = kOff + "shape = \"tree\"\nrows_max = 64\n";
     CHECK(contains(refusal("jacobi", "adaptive = true\n" + kOff), "adaptive = true"));
     CHECK(contains(refusal("lookahead", "adaptive = true\n" + wide), "adaptive = true"));
+    CHECK(contains(refusal("jacobi", "thompson = true\n" + kOff), "thompson = true"));
+    CHECK(contains(refusal("lookahead", "thompson = true\n" + wide), "thompson = true"));
     CHECK(contains(refusal("jacobi", "confidence_min = 0.5\n" + kOff), "confidence_min = 0.5"));
     CHECK(contains(refusal("lookahead", wide + "reach_min = 0.1\n"), "[schedule] reach_min = 0.1"));
     (void)accepted("lookahead+first-layers", "adaptive = true\nconfidence_min = 0.4\n" + wide);

@@ -254,6 +254,11 @@ TEST_CASE("what cannot work together is refused by name") {
          "this is \"unverified\""},
         {draft + segment + "[draft]\ndraw_top = 33\n", "must be a whole number from 1 to 32"},
         {draft + segment + "[draft]\nadaptive = true\npace = \"ahead\"\n", "is for pace"},
+        {draft + segment + "[draft]\nthompson = true\npace = \"ahead\"\n",
+         "thompson = true is for pace = \"sequential\""},
+        {draft + segment + "[draft]\nthompson = true\nadaptive = true\n",
+         "thompson = true is another rule for the length than adaptive = true"},
+        {draft + segment + "[draft]\nthompson_decay = 1.5\n", "thompson_decay = 1.5"},
         {draft + segment + "[draft]\nwhile_worth = true\n", "[schedule] controller"},
         {draft + segment + "[draft]\nmin_ngram = 3\nmax_ngram = 2\n",
          "min_ngram = 3 is greater than max_ngram 2"},
@@ -287,7 +292,8 @@ TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
     const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
                                  "confidence_min = 0.6\nthreshold_adapts = true\n",
                                  "reach_min = 0.8\nthreshold_adapts = true\n"};
-    const char* const in_turns[] = {"adaptive = true\n"};
+    const char* const in_turns[] = {"adaptive = true\n",
+                                    "thompson = true\nthompson_decay = 0.8\n"};
     for (const char* source : sources) {
         CAPTURE(source);
         const std::string from = std::string{"[draft]\nsource = \""} + source + "\"\n";

@@ -33,6 +33,7 @@ SelfDraftOptions self_draft(Way way, std::mt19937_64& random, int exit_max) {
     if (random() % 2 == 0) options.confidence_min = 0.2F * static_cast<float>(random() % 5);
     if (random() % 2 == 0) options.reach_min = 0.1F * static_cast<float>(random() % 9);
     options.threshold_adapts = random() % 2 == 0;
+    options.thompson = options.gamma % 3 == 0;
     options.auto_off = random() % 3 == 0;
     if (random() % 4 == 0) {
         options.probes.emplace();
