@@ -242,7 +242,7 @@ void DraftTree::merge_node(const msg::ProposedNode& said,
     (void)add(parent, said.token, log_prob, said.origin);
 }
 
-msg::Proposal DraftTree::snapshot(Position last) const {
+msg::Proposal DraftTree::snapshot(Position last, std::size_t count) const {
     std::vector<const DraftNode*> best;
     for (const DraftNode& node : nodes_) {
         if (node.id != root().id && node.position <= last) best.push_back(&node);
@@ -252,7 +252,8 @@ msg::Proposal DraftTree::snapshot(Position last) const {
                (a->path_log_prob == b->path_log_prob && a->id < b->id);
     };
     std::sort(best.begin(), best.end(), before);
-    if (best.size() > kProposalNodesMax) best.resize(kProposalNodesMax);
+    count = std::min<std::size_t>(count, kProposalNodesMax);
+    if (best.size() > count) best.resize(count);
     std::sort(best.begin(), best.end(),
               [](const DraftNode* a, const DraftNode* b) { return a->id < b->id; });
     msg::Proposal proposal{};

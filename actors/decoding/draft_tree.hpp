@@ -24,6 +24,7 @@
 #include "actors/decoding/candidate_tree.hpp"
 #include "actors/decoding/token_tree.hpp"
 #include "ipc/base/ids.hpp"
+#include "ipc/base/limits.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/sampling/candidates.hpp"
 
@@ -103,9 +104,10 @@ public:
                ProposalSource source,
                std::int32_t alternatives);
 
-    /// The most probable nodes below the root and not after `last`, as a proposal: root, count
-    /// and nodes are filled in.
-    [[nodiscard]] msg::Proposal snapshot(Position last) const;
+    /// The most probable nodes below the root and not after `last`, at most `count` of them, as a
+    /// proposal: root, count and nodes are filled in.
+    [[nodiscard]] msg::Proposal snapshot(Position last,
+                                         std::size_t count = kProposalNodesMax) const;
 
     /// From the root (included) to the trunk's end.
     [[nodiscard]] std::vector<DraftNodeId> trunk() const;

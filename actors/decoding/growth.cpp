@@ -34,6 +34,28 @@ std::vector<bool> marked_trunk(const DraftTree& tree, GrowthPart part) {
     return marked;
 }
 
+/// Whether nothing is expanded behind a node, because of its probability.
+class Ends {
+public:
+    Ends(const GrowthRule& rule, const GrowthWorth& worth)
+        : stop_{.confidence_min = rule.confidence_min, .product_min = rule.draft_reach_min},
+          worth_{worth},
+          least_{std::log(worth.least)} {}  // of 0: -inf
+
+    /// `index`: of the tree's nodes; the root has no end.
+    [[nodiscard]] bool behind(const DraftNode& node, std::size_t index) const {
+        if (index == 0) return false;
+        if (stop_.ends_behind(node.log_prob, node.path_log_prob)) return true;
+        const float path = worth_.paths_log.empty() ? node.path_log_prob : worth_.paths_log[index];
+        return path < least_;
+    }
+
+private:
+    ChainStop stop_;
+    const GrowthWorth& worth_;
+    float least_;
+};
+
 }  // namespace
 
 std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
@@ -42,9 +64,7 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
                                          const GrowthWorth& worth) {
     const auto nodes = tree.nodes();
     const std::vector<bool> trunk = marked_trunk(tree, rule.part);
-    const ChainStop stop{.confidence_min = rule.confidence_min,
-                         .product_min = rule.draft_reach_min};
-    const float least = std::log(worth.least);  // of 0: -inf
+    const Ends ends{rule, worth};
     std::int32_t budget = rule.branch_budget;
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -55,9 +75,7 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
         }
         if (rule.part == (trunk[i] ? GrowthPart::Alternatives : GrowthPart::Trunk)) continue;
         if (tree.depth(node) >= (trunk[i] ? view.trunk_depth : view.branch_depth)) continue;
-        if (i != 0 && stop.ends_behind(node.log_prob, node.path_log_prob)) continue;
-        if (i != 0 && (worth.paths_log.empty() ? node.path_log_prob : worth.paths_log[i]) < least)
-            continue;
+        if (ends.behind(node, i)) continue;
         open.push_back(i);
     }
     const auto first_trunk =
@@ -76,6 +94,32 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
         chosen.push_back(nodes[i].id);
     }
     return chosen;
+}
+
+std::vector<DraftNodeId> level_to_expand(const DraftTree& tree,
+                                         const GrowthRule& rule,
+                                         std::int32_t depth,
+                                         const GrowthWorth& worth) {
+    const auto nodes = tree.nodes();
+    const Ends ends{rule, worth};
+    for (std::int32_t level = 0; level < depth; ++level) {
+        std::vector<const DraftNode*> chosen;
+        for (std::size_t i = 0; i < nodes.size(); ++i) {
+            if (tree.depth(nodes[i]) == level && !ends.behind(nodes[i], i))
+                chosen.push_back(&nodes[i]);
+        }
+        std::stable_sort(chosen.begin(), chosen.end(), [](const DraftNode* a, const DraftNode* b) {
+            return a->path_log_prob > b->path_log_prob;
+        });
+        if (chosen.size() > static_cast<std::size_t>(rule.width))
+            chosen.resize(static_cast<std::size_t>(rule.width));
+        std::vector<DraftNodeId> open;
+        for (const DraftNode* node : chosen) {
+            if (!node->expanded) open.push_back(node->id);
+        }
+        if (!open.empty()) return open;
+    }
+    return {};
 }
 
 Growth::Growth(const GrowthRule& rule, std::uint64_t seed)
@@ -124,6 +168,7 @@ Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
             return {};
         }
         if (paused_) return complete();
+        if (rule_.by_levels()) return by_level(tree, depth);
         // The round ends with the trunk: others are grown beside it, not after it.
         GrowthRule trunk = rule_;
         trunk.part = GrowthPart::Trunk;
@@ -133,6 +178,14 @@ Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
     }
     if (!candidates_known_ || paused_) return {};
     return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
+}
+
+Growth::Step Growth::by_level(const DraftTree& tree, std::int32_t depth) {
+    Step step;
+    step.expand = level_to_expand(tree, rule_, depth, worth_);
+    if (step.expand.empty()) return complete();
+    step.chain = depth - tree.depth(*tree.find(step.expand.front()));
+    return step;
 }
 
 Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {

@@ -3,6 +3,7 @@
 //
 //   Sequential [Growing] -- trunk gamma deep --> send Complete [Done] -- verdict --> [Growing]
 //              while Done, the exit's candidates are grown until the verdict
+//              With GrowthTree::Levels a level of the tree in each pass, gamma of them
 //   Ahead      [Growing] all the time, the most probable node first; Complete when none can be
 //              expanded
 //   Lockstep   [Growing] -- gamma_early steps --> send Halfway [ForCandidates]
@@ -49,6 +50,14 @@ struct GrowthWorth {
                                                        const GrowthView& view,
                                                        const GrowthWorth& worth = {});
 
+/// EAGLE-2: of each level above `depth`, from the root on, the rule's `width` most probable nodes
+/// are chosen; those that are not expanded of the first level with one. Ended paths are not chosen.
+/// Empty: all of them are expanded.
+[[nodiscard]] std::vector<DraftNodeId> level_to_expand(const DraftTree& tree,
+                                                       const GrowthRule& rule,
+                                                       std::int32_t depth,
+                                                       const GrowthWorth& worth = {});
+
 class Growth {
 public:
     /// `seed`: of a length that is drawn.
@@ -93,6 +102,7 @@ private:
     enum class Phase : std::uint8_t { Growing, ForCandidates, Done };
 
     Step sequential(const DraftTree& tree, std::int32_t room);
+    [[nodiscard]] Step by_level(const DraftTree& tree, std::int32_t depth);
     Step ahead(const DraftTree& tree, std::int32_t room);
     Step round(const DraftTree& tree, std::int32_t room);
     Step alternatives(const DraftTree& tree, std::int32_t room);

@@ -132,8 +132,7 @@ bool DraftWork::start_pass() {
             if (!asks && !lags(*request)) continue;
             std::vector<DraftNodeId> expand;
             if (asks) expand.swap(request->wanted);
-            expansions.push_back(
-                {request->text, std::move(expand), 1 + plan_.growth.own_alternatives});
+            expansions.push_back({request->text, std::move(expand), plan_.growth.children()});
             pass->requests.push_back(request);
         }
         if (expansions.empty()) return false;

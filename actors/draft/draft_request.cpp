@@ -433,7 +433,9 @@ msg::Draw DraftRequest::draw(DraftNodeId node, const DrawnSiblings& drawn) const
 
 msg::Proposal DraftRequest::proposal(msg::ProposalState state) const {
     const Position root = text->tree.root().position;
-    msg::Proposal proposal = text->tree.snapshot(root + std::max(room(), 0));
+    msg::Proposal proposal =
+        text->tree.snapshot(root + std::max(room(), 0),
+                            static_cast<std::size_t>(plan_.growth.proposed_max()));
     const Position round = growth.round_root().value_or(root);
     if (state == msg::ProposalState::Complete && round < root)
         proposal = rooted_at(round, proposal);

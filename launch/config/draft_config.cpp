@@ -16,6 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr int kAlternativesMax = 8;
+constexpr int kLevelWidthMax = 16;  // of EAGLE-2's tree: its square is added at each level
 constexpr int kLayersMax = 1'000'000;
 
 struct Source {
@@ -134,6 +135,27 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
     return {};
 }
 
+/// EAGLE-2's tree: its own defaults are those of its authors.
+Status finish_tree(const TomlTable& table, DraftConfig& draft) {
+    GrowthRule& growth = draft.growth;
+    if (growth.tree == GrowthTree::BestFirst) {
+        if (growth.tree_nodes == GrowthRule{}.tree_nodes) return {};
+        return table.error("tree_nodes", "is for tree = \"eagle2\"");
+    }
+    if (!draft.computes())
+        return table.error("tree", "needs a model to name runners-up, source is \"" +
+                                       source_text(draft) + "\"");
+    if (growth.pace != DraftPace::Sequential)
+        return table.error("tree", "is for pace = \"sequential\"");
+    if (growth.own_alternatives > 0)
+        return table.error("own_alternatives", "must be 0 with tree = \"eagle2\": width says it");
+    if (!table.has("gamma")) growth.gamma = 5;
+    if (!table.has("width")) growth.width = 10;
+    if (growth.width <= kLevelWidthMax) return {};
+    return table.error("width",
+                       fmt::format("must be at most {} with tree = \"eagle2\"", kLevelWidthMax));
+}
+
 /// Keys of guesses and datastore. With lookahead, the shape gives the length of chains.
 Status finish_guess(const TomlTable& table, DraftConfig& draft) {
     const std::string source = "\"" + source_text(draft) + "\"";
@@ -183,6 +205,7 @@ void DraftConfig::use_stand_in() {
     model_file.clear();
     if (computes()) return;
     growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
+    growth.tree = GrowthTree::BestFirst;
     growth.draws = false;
 }
 
@@ -283,6 +306,12 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "the threshold moves until `acceptance_target` of the candidates are accepted, across "
          "requests (`reach_min` where it is 0.01 or more, else `confidence_min`)"},
         {"acceptance_target", number(g.acceptance_target, 0, 1), "`threshold_adapts`: the target"},
+        {"tree", word(g.tree, {"best-first", "eagle2"}),
+         "nodes that a pass expands: the `width` most probable ones, or with `eagle2` those of one "
+         "level: `gamma` levels (default 5), `width` (default 10) nodes of each, as many children "
+         "after each"},
+        {"tree_nodes", number(g.tree_nodes, 1, kVerifyRowsMax - 1),
+         "`eagle2`: candidates that are proposed, the most probable ones"},
         {"width", number(g.width, 1, kVerifyRowsMax), "nodes expanded in one pass of the model"},
         {"own_alternatives", number(g.own_alternatives, 0, kAlternativesMax),
          "runners-up of the draft's model after each node"},
@@ -313,6 +342,7 @@ Status finish_draft(const TomlTable& table, DraftConfig& draft) {
     if (draft.model != DraftModelKind::Trained) draft.size = DraftSize::Small;
     if (Status s = finish_guess(table, draft); !s.ok()) return s;
     if (Status s = check_source(table, draft); !s.ok()) return s;
+    if (Status s = finish_tree(table, draft); !s.ok()) return s;
     if (draft.min_ngram > draft.max_ngram) {
         return table.error("min_ngram",
                            fmt::format("is greater than max_ngram {}", draft.max_ngram));

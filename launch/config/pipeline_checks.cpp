@@ -207,6 +207,21 @@ Complaint check_observed(const PipelineConfig& config) {
         of.window, of.ngram, of.guesses, of.rows(), schedule.rows_max);
 }
 
+/// A tree of levels is verified as a tree, with a row for each candidate that it proposes.
+Complaint check_levels(const PipelineConfig& config) {
+    if (!config.draft || !config.draft->growth.by_levels()) return {};
+    const std::string tree = "[draft] tree = \"eagle2\"";
+    if (config.stage_of(StageRole::Correct) != nullptr)
+        return tree + " is for a draft without a stage \"correct\"";
+    const DispatchOptions& schedule = config.schedule.options;
+    if (schedule.shape != BatchShape::Tree) return tree + " needs [schedule] shape = \"tree\"";
+    const std::int32_t nodes = config.draft->growth.tree_nodes;
+    if (nodes < static_cast<std::int32_t>(schedule.rows_max)) return {};
+    return fmt::format(
+        "[draft] tree_nodes = {}: a batch of {} rows with the root, [schedule] rows_max is {}",
+        nodes, nodes + 1, schedule.rows_max);
+}
+
 Complaint check_lockstep(const PipelineConfig& config) {
     const StartRule mode = dispatch_options(config).start;
     const bool paced = config.draft && config.draft->growth.pace == DraftPace::Lockstep;
@@ -273,7 +288,7 @@ void complete_pipeline(PipelineConfig& config) {
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check : {check_counts, check_processes, check_shared_gpus,
                              check_one_kind_of_device, check_exits, check_retained, check_names,
-                             check_draws, check_observed, check_lockstep, check_self_draft_alone}) {
+                             check_draws, check_observed, check_levels, check_lockstep, check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

@@ -96,6 +96,20 @@ TEST_CASE("siblings drawn without putting back leave the target's distribution a
     check_distribution(deep);
 }
 
+TEST_CASE("EAGLE-2's tree of drawn siblings leaves the target's distribution as it is") {
+    for (const std::int32_t kept : {20, 2}) {  // all of them; two of six
+        CAPTURE(kept);
+        DrawnOptions options = siblings();
+        options.growth.own_alternatives = 0;
+        options.growth.gamma = 2;
+        options.growth.tree = GrowthTree::Levels;
+        options.growth.tree_nodes = kept;
+        options.growth.draw_top = 2;
+        options.request.sampling.top_k = 3;
+        check_distribution(options);
+    }
+}
+
 TEST_CASE(
     "a draft that runs ahead of two verify batches leaves the target's distribution as it is") {
     const DrawnCounts counts = check_distribution(ahead());
