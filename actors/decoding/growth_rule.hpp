@@ -49,8 +49,8 @@ struct GrowthRule {
     bool threshold_adapts = false;   // draft_reach_min, or confidence_min, is moved towards
     double acceptance_target = 0.9;  // such a part of accepted candidates (adaptive_stops.hpp)
     GrowthTree tree = GrowthTree::BestFirst;
-    std::int32_t tree_nodes = 59;  // Levels: candidates of a proposal
-    std::int32_t width = 1;        // nodes expanded in one pass of the model
+    std::int32_t tree_nodes = 59;       // Levels: candidates of a proposal
+    std::int32_t width = 1;             // nodes expanded in one pass of the model
     std::int32_t own_alternatives = 0;  // runners-up proposed after each expanded node
     // With the rejection rule and a temperature: the model draws its candidates after a node, from
     // its draw_top most probable tokens, instead of proposing the best ones (drawn_siblings.hpp).

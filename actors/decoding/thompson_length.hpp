@@ -5,8 +5,8 @@
 // with probability 1 - theta, or when it has `longest` candidates. The draws of a round do not
 // depend on its candidates, so all of them are made when the round begins: now() is the length.
 //
-// A verdict multiplies both counts by `decay`, then adds its candidates: of a path, those before the
-// first rejected one are accepted, that one is rejected, and those after it were not judged.
+// A verdict multiplies both counts by `decay`, then adds its candidates: of a path, those before
+// the first rejected one are accepted, that one is rejected, and those after it were not judged.
 //
 // Deterministic for a seed. The random numbers are this rule's own, never those of acceptance: the
 // length changes what is proposed, not the text. One per request; not thread-safe.

@@ -51,11 +51,11 @@ struct DraftChain {
     float score_product = 1.0F;                // of its tokens
     bool ended = true;
     GainTurns::Round round = {};
-    bool drafted = false;         // in this round
-    std::int32_t candidates = 0;  // in the tree: tokens of the chain and runners-up
-    bool tapped = false;          // the verify rows keep their residuals
+    bool drafted = false;                      // in this round
+    std::int32_t candidates = 0;               // in the tree: tokens of the chain and runners-up
+    bool tapped = false;                       // the verify rows keep their residuals
     std::optional<ThompsonLength> drawn = {};  // its length, where that is drawn
-    Micros begun{0};              // when the verdict before it came; 0: none did
+    Micros begun{0};                           // when the verdict before it came; 0: none did
 
     /// Begins below a root; nothing is drafted yet.
     void begin_below(const TreeNode& node, std::shared_ptr<const DraftPath> with) {

@@ -61,9 +61,8 @@ void SelfDraft::begin(const std::shared_ptr<RequestState>& state) {
     chain->state = state;
     const SelfDraftOptions& how = tools_.options;
     if (how.thompson) {
-        chain->drawn.emplace(ThompsonOptions{.longest = how.gamma,
-                                             .decay = how.thompson_decay,
-                                             .seed = state->request().value});
+        chain->drawn.emplace(ThompsonOptions{
+            .longest = how.gamma, .decay = how.thompson_decay, .seed = state->request().value});
     }
     chains_[state->request()] = std::move(chain);
     show();
@@ -86,8 +85,7 @@ void SelfDraft::follow(const RequestState& state, const TreeUpdate& step) {
     if (chain.drafted && drafted > 0) {
         // A runner-up may be accepted one token deeper than the chain, if the tree was full: what
         // counts is the rate of the chain.
-        const bool stopped =
-            drafted < longest(chain) && chain.candidates < chain.round.candidates;
+        const bool stopped = drafted < longest(chain) && chain.candidates < chain.round.candidates;
         stops_.verified(std::min(accepted, drafted), drafted, stopped);
         const bool changed =
             optimiser_ && optimiser_->verified(std::min(accepted, drafted), drafted);

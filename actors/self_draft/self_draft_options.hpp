@@ -56,7 +56,7 @@ struct SelfDraftOptions {
     float reach_min = 0.0F;         // after a path less probable than this
     bool threshold_adapts = false;  // towards acceptance_target (decoding/adaptive_stops.hpp)
     double acceptance_target = 0.9;
-    bool thompson = false;        // the length is drawn, up to gamma (thompson_length.hpp)
+    bool thompson = false;         // the length is drawn, up to gamma (thompson_length.hpp)
     double thompson_decay = 0.95;  // of its counts, at each verdict
     std::optional<DraftProbes> probes = {};  // their score takes the place of the probability
     std::optional<ConfidenceTree> tree = {};

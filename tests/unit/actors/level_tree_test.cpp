@@ -1,6 +1,6 @@
-// EAGLE-2's tree (GrowthTree::Levels) against all texts of its depth, written down from the paper's
-// words: each level expands its k most probable nodes into k children, then the most probable of all
-// nodes are kept.
+// EAGLE-2's tree (GrowthTree::Levels) against all texts of its depth, written down from the
+// paper's words: each level expands its k most probable nodes into k children, then the most
+// probable of all nodes are kept.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -45,9 +45,8 @@ struct ToyModel {
         std::vector<Candidate> all;
         for (TokenId token = 0; token < vocab; ++token)
             all.push_back({token, log_probs[static_cast<std::size_t>(token)]});
-        std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-            return a.log_prob > b.log_prob;
-        });
+        std::sort(all.begin(), all.end(),
+                  [](const Candidate& a, const Candidate& b) { return a.log_prob > b.log_prob; });
         all.resize(std::min(count, all.size()));
         return all;
     }
@@ -218,7 +217,8 @@ TEST_CASE("a draft with a model proposes no more candidates than are kept") {
     const msg::Proposal& last = proposals.back();
     CHECK(last.state == msg::ProposalState::Complete);
     CHECK(last.count == 17);  // of 4 + 16 + 16 + 16
-    for (std::uint32_t i = 0; i < last.count; ++i) CHECK(path_in(last, static_cast<int>(i)).size() <= 4);
+    for (std::uint32_t i = 0; i < last.count; ++i)
+        CHECK(path_in(last, static_cast<int>(i)).size() <= 4);
     // Its trunk is the model's own text.
     std::vector<TokenId> text = bench.text;
     std::int32_t at = msg::kBelowRoot;

@@ -1,10 +1,9 @@
 // [draft] tree = "eagle2": the settings that it needs, what is refused, and its size.
-#include "launch/config/pipeline_config.hpp"
-
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "launch/config/pipeline_config.hpp"
 #include "tests/support/contains.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
@@ -48,8 +47,8 @@ TEST_CASE("EAGLE-2's tree has the size of its authors unless it is given") {
 }
 
 TEST_CASE("every source with a model has EAGLE-2's tree; a stand-in without one has none") {
-    for (const char* source : {"first-layers", "prompt-lookup+first-layers", "skip-layers", "trained",
-                               "prompt-lookup+trained", "model\"\nmodel = \"x.gguf"}) {
+    for (const char* source : {"first-layers", "prompt-lookup+first-layers", "skip-layers",
+                               "trained", "prompt-lookup+trained", "model\"\nmodel = \"x.gguf"}) {
         CAPTURE(source);
         const std::string text =
             std::string{"[draft]\nsource = \""} + source + "\"\ntree = \"eagle2\"\n" + kWide;
