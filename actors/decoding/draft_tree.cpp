@@ -102,12 +102,47 @@ void DraftTree::expand(DraftNodeId parent, std::span<const Candidate> candidates
         // An exit proposed it first: take the mean.
         const DraftNode* known = child(parent, candidate.token);
         const bool pool = known != nullptr && known->origin == msg::Origin::Exit;
+        if (known != nullptr && known->tentative) {
+            DraftNode& confirmed = *get(known->id);
+            confirmed.tentative = false;
+            confirmed.origin = origin;
+        }
         const float log_prob = sane(candidate.log_prob);
         (void)add(parent, candidate.token, pool ? pooled(known->log_prob, log_prob) : log_prob,
                   origin);
         origin = msg::Origin::RunnerUp;
     }
     close(parent);
+}
+
+std::optional<DraftNodeId> DraftTree::add_tentative(DraftNodeId parent,
+                                                    TokenId token,
+                                                    float log_prob) {
+    if (const DraftNode* known = child(parent, token); known != nullptr) return known->id;
+    const std::optional<DraftNodeId> added = add(parent, token, log_prob, msg::Origin::Trunk);
+    if (added) get(*added)->tentative = true;
+    return added;
+}
+
+/// By index of the nodes: tentative, and what is below one.
+std::vector<bool> DraftTree::below_tentative() const {
+    std::vector<bool> below(nodes_.size(), false);
+    for (std::size_t i = 1; i < nodes_.size(); ++i)
+        below[i] = nodes_[i].tentative || below[index_of(nodes_[i].parent)];
+    return below;
+}
+
+void DraftTree::drop_tentative() {
+    const std::vector<bool> below = below_tentative();
+    std::vector<DraftNode> kept;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        if (below[i]) {
+            drop(nodes_[i]);
+        } else {
+            kept.push_back(nodes_[i]);
+        }
+    }
+    nodes_ = std::move(kept);
 }
 
 void DraftTree::close(DraftNodeId id) {
@@ -147,7 +182,7 @@ void DraftTree::drop_slots() {
 void DraftTree::judge(DraftNodeId parent, TokenId token, std::vector<JudgedNode>& judged) const {
     const auto nodes = this->nodes();
     for (const DraftNode& node : nodes.subspan(1)) {
-        if (node.parent == parent)
+        if (node.parent == parent && !node.tentative)
             judged.push_back({node.origin, node.log_prob, node.token == token});
     }
 }
@@ -175,6 +210,7 @@ DraftTreeUpdate DraftTree::follow(std::span<const TokenId> tokens) {
     }
     DraftNode top = *at;
     top.parent = kNoDraftNode;
+    top.tentative = false;
     keep_below(top, [this](const DraftNode& node) { drop(node); });
     update_path_log_probs(1);
     return followed;
@@ -244,8 +280,9 @@ void DraftTree::merge_node(const msg::ProposedNode& said,
 
 msg::Proposal DraftTree::snapshot(Position last, std::size_t count) const {
     std::vector<const DraftNode*> best;
-    for (const DraftNode& node : nodes_) {
-        if (node.id != root().id && node.position <= last) best.push_back(&node);
+    const std::vector<bool> tentative = below_tentative();
+    for (std::size_t i = 1; i < nodes_.size(); ++i) {
+        if (nodes_[i].position <= last && !tentative[i]) best.push_back(&nodes_[i]);
     }
     const auto before = [](const DraftNode* a, const DraftNode* b) {
         return a->path_log_prob > b->path_log_prob ||

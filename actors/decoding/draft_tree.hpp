@@ -46,7 +46,8 @@ struct DraftNode {
     std::uint8_t observe = 0;  // as in msg::ProposedNode
     KvSlot slot = kNoSlot;     // where the draft model has its keys and values
     bool expanded = false;
-    bool drawn = false;  // its children were drawn: they are not drawn again
+    bool drawn = false;      // its children were drawn: they are not drawn again
+    bool tentative = false;  // for one pass of the model: it goes unless the model proposes it
 };
 
 /// What a verdict did to a tree.
@@ -81,6 +82,10 @@ public:
     /// runners-up. Children from other sources that are not among them share the remaining
     /// probability.
     void expand(DraftNodeId parent, std::span<const Candidate> candidates);
+    /// A child for one pass of the model: expand() makes a candidate of it if the model proposes
+    /// it, otherwise drop_tentative() removes it with what is below it. It is in no proposal.
+    std::optional<DraftNodeId> add_tentative(DraftNodeId parent, TokenId token, float log_prob);
+    void drop_tentative();
     /// This node is not expanded for now.
     void close(DraftNodeId id);
     void reopen(DraftNodeId id);
@@ -125,6 +130,7 @@ public:
 private:
     [[nodiscard]] DraftNode* get(DraftNodeId id);
     void drop(const DraftNode& node);
+    [[nodiscard]] std::vector<bool> below_tentative() const;
     void judge(DraftNodeId parent, TokenId token, std::vector<JudgedNode>& judged) const;
     void merge_node(const msg::ProposedNode& said, DraftNodeId parent, ProposalSource source);
 

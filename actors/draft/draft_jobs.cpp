@@ -40,6 +40,7 @@ void DraftWork::continue_request(const RequestPtr& request) {
 void DraftWork::advance(const RequestPtr& request) {
     if (request->in_pass || request->source_busy) return;  // the end of the job comes back to here
     request->wanted.clear();
+    request->end_tentative(false);
     if (request->missed) return;
     while (current(request)) {
         if (request->source && request->uses_model() && std::exchange(request->source_due, false)) {
@@ -49,6 +50,7 @@ void DraftWork::advance(const RequestPtr& request) {
         }
         const Growth::Step step = request->next(stops_.now());
         if (step.say) {
+            if (*step.say == msg::ProposalState::Complete) request->add_phrases();
             // To a target that waits for nothing, nothing is said.
             const bool silent = account_.off() && request->text->tree.nodes().size() == 1;
             if (!silent) send(request, *step.say);
@@ -62,6 +64,7 @@ void DraftWork::advance(const RequestPtr& request) {
         if (request->uses_model()) {
             request->wanted = step.expand;
             request->wants_source = false;
+            request->add_tentative(step.chain);
             return;
         }
         if (!request->source) {
@@ -117,8 +120,9 @@ void DraftWork::pump() {
 /// Correct reads the text first, so that the trunk's keys and values can be appended to its cache.
 /// Not while it is off: then it reads at the next probe what it has missed.
 bool DraftWork::lags(const DraftRequest& request) const {
-    return !account_.off() && plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
-           !request.source_busy && tools_.model->behind(*request.text) > kLagMax;
+    return !account_.off() && plan_.growth.part == GrowthPart::Alternatives &&
+           request.uses_model() && !request.source_busy &&
+           tools_.model->behind(*request.text) > kLagMax;
 }
 
 bool DraftWork::start_pass() {
@@ -198,6 +202,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
             request->take(said);
             grown = true;
         }
+        request->end_tentative(true);
         std::vector<DraftNodeId> computed;
         for (const DraftModel::Computed& one : taken.computed) {
             if (one.text == request->text) computed.push_back(one.node);

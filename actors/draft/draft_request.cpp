@@ -51,6 +51,10 @@ DraftRequest::DraftRequest(const control::Begin& begin,
     const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
     if (model_ != nullptr) model_->open(*text);
+    if (model_ != nullptr && tools.phrases) {
+        phrases.emplace(*tools.phrases, tools.phrase_pool);
+        phrases->commit(spec.text);
+    }
     if (tools.source) source = tools.source(spec);
     if (spec.compiled != nullptr && tools.grammars != nullptr)
         source = std::make_unique<GrammarSource>(*tools.grammars, spec, std::move(source));
@@ -103,6 +107,7 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
         }
         source_due = true;
     }
+    if (phrases) phrases->commit(tokens);
     const DraftTreeUpdate step = text->follow(tokens);
     bool prepared = step.prepared;
     for (const JudgedNode& node : step.judged) {
@@ -324,9 +329,10 @@ float DraftRequest::least_path_log_prob() const {
 
 void DraftRequest::receive_own(const msg::OwnTokens& own) {
     const DraftNode& root = text->tree.root();
-    if (source == nullptr || source_busy || missed) return;
-    if (own.root_position != root.position || own.root_token != root.token) return;
-    source->observe(std::span{own.tokens}.first(own.count));
+    if (missed || own.root_position != root.position || own.root_token != root.token) return;
+    const std::span tokens = std::span{own.tokens}.first(own.count);
+    if (phrases) phrases->observe(tokens);
+    if (source != nullptr && !source_busy) source->observe(tokens);
 }
 
 void DraftRequest::take_candidates(DraftNodeId behind,
@@ -390,58 +396,6 @@ std::vector<TokenId> DraftRequest::path_to(DraftNodeId node) const {
         if (step->id != text->tree.root().id) tokens.push_back(step->token);
     }
     return tokens;
-}
-
-/// The same candidates below an earlier root, with the tokens committed since then as their
-/// ancestors.
-msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& proposal) const {
-    const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
-    if (passed > kProposalNodesMax) return proposal;
-    msg::Proposal whole{};
-    whole.root_position = position;
-    whole.root_token = text->tokens[static_cast<std::size_t>(position)];
-    for (std::uint32_t i = 0; i < passed; ++i) {
-        whole.nodes[i] = {.token = text->tokens[static_cast<std::size_t>(position) + i + 1],
-                          .parent = static_cast<std::int16_t>(static_cast<std::int32_t>(i) - 1),
-                          .origin = msg::Origin::Trunk,
-                          .log_prob = 0.0F};
-    }
-    whole.count = std::min(passed + proposal.count, kProposalNodesMax);
-    for (std::uint32_t i = passed; i < whole.count; ++i) {
-        whole.nodes[i] = proposal.nodes[i - passed];
-        whole.nodes[i].parent =
-            static_cast<std::int16_t>(whole.nodes[i].parent + static_cast<std::int32_t>(passed));
-    }
-    return whole;
-}
-
-msg::Draw DraftRequest::draw(DraftNodeId node, const DrawnSiblings& drawn) const {
-    const std::vector<TokenId> path = path_to(node);
-    PACE_CHECK(path.size() <= kGammaMax && drawn.support.size() <= kDrawnSupportMax,
-               "a draw below a path, or from a distribution, that is too long");
-    msg::Draw draw{};
-    draw.route = {.request = id, .attempt = attempt, .epoch = {}};
-    draw.root_position = text->tree.root().position;
-    draw.root_token = text->tree.root().token;
-    draw.depth = static_cast<std::uint32_t>(path.size());
-    draw.support = static_cast<std::uint16_t>(drawn.support.size());
-    draw.drawn = static_cast<std::uint16_t>(drawn.drawn);
-    std::copy(path.begin(), path.end(), draw.path.begin());
-    std::copy(drawn.support.begin(), drawn.support.end(), draw.tokens.begin());
-    return draw;
-}
-
-msg::Proposal DraftRequest::proposal(msg::ProposalState state) const {
-    const Position root = text->tree.root().position;
-    msg::Proposal proposal =
-        text->tree.snapshot(root + std::max(room(), 0),
-                            static_cast<std::size_t>(plan_.growth.proposed_max()));
-    const Position round = growth.round_root().value_or(root);
-    if (state == msg::ProposalState::Complete && round < root)
-        proposal = rooted_at(round, proposal);
-    proposal.route = {.request = id, .attempt = attempt, .epoch = {}};
-    proposal.state = state;
-    return proposal;
 }
 
 }  // namespace paceline

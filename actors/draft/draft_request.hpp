@@ -18,6 +18,7 @@
 #include "actors/decoding/growth.hpp"
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_plan.hpp"
+#include "actors/draft/phrases.hpp"
 #include "ipc/wire/control.hpp"
 #include "ipc/wire/messages.hpp"
 
@@ -87,6 +88,13 @@ public:
                          std::span<const SourceNode> candidates,
                          std::int32_t asked,
                          const ChainStop& stop);
+    /// The round's trunk is complete: phrases below its end, and names for its rows.
+    void add_phrases();
+    /// Adds to `wanted` what the model tries in the pass that expands wanted.front(). The trunk may
+    /// grow by `tokens` in it.
+    void add_tentative(std::int32_t tokens);
+    /// The pass has ended, or there was none: the tree loses the tentative nodes that were wrong.
+    void end_tentative(bool passed);
     /// These nodes are not expanded for now.
     void close(std::span<const DraftNodeId> nodes);
     /// The tokens between the root and this node, which are what a source continues.
@@ -108,6 +116,7 @@ public:
     const std::shared_ptr<DraftText> text;
     Growth growth;
     std::unique_ptr<DraftSource> source;
+    std::optional<Phrases> phrases;        // around the model
     CancelToken cancel;                    // of a job that has the source
     bool source_busy = false;              // a job has it
     bool source_due = false;               // beside a model: to be asked about this root

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
@@ -47,8 +48,15 @@ Status validate(const LookaheadOptions& options) {
 }
 
 LookaheadSource::LookaheadSource(LookaheadOptions options)
-    : options_{options},
-      pool_{static_cast<std::size_t>(options.ngram), static_cast<std::size_t>(options.guesses)} {}
+    : LookaheadSource{options,
+                      std::make_shared<NgramPool>(static_cast<std::size_t>(options.ngram),
+                                                  static_cast<std::size_t>(options.guesses))} {}
+
+LookaheadSource::LookaheadSource(LookaheadOptions options, std::shared_ptr<NgramPool> pool)
+    : options_{options}, pool_{std::move(pool)} {
+    PACE_CHECK(pool_->length() == static_cast<std::size_t>(options.ngram),
+               "a pool of n-grams of another length");
+}
 
 bool LookaheadSource::complete() const {
     return window_.size() == static_cast<std::size_t>(options_.ngram) - 1;
@@ -71,7 +79,7 @@ void LookaheadSource::commit(std::span<const TokenId> tokens) {
     if (tokens.empty()) return;
     if (!window_.empty() && planned_) step();
     text_.insert(text_.end(), tokens.begin(), tokens.end());
-    if (options_.pool_from_prompt) pool_.add_end_of(text_, tokens.size());
+    if (options_.pool_from_prompt) pool_->add_end_of(text_, tokens.size());
     if (window_.empty()) begin_window();
     rows_.forget();
     planned_ = false;
@@ -89,7 +97,7 @@ void LookaheadSource::step() {
         std::vector<TokenId> ngram;
         for (std::size_t row = 1; row < window_.size(); ++row) ngram.push_back(window_[row][j]);
         ngram.push_back(*own);
-        pool_.add(j == 0 ? text_.back() : window_[0][j - 1], ngram);
+        pool_->add(j == 0 ? text_.back() : window_[0][j - 1], ngram);
     }
     if (!any) return;
     if (complete()) {
@@ -122,7 +130,8 @@ void LookaheadSource::add_window(std::vector<SourceNode>& nodes) const {
 
 void LookaheadSource::add_guesses(std::vector<SourceNode>& nodes) const {
     float rank = 1.0F;
-    for (const std::vector<TokenId>& guess : pool_.after(text_.back())) {
+    for (const std::vector<TokenId>& guess : pool_->after(text_.back())) {
+        if (rank > static_cast<float>(options_.guesses)) return;  // a shared pool may have more
         auto at = std::int32_t{-1};
         for (const TokenId token : guess) {
             const float p = at < 0 ? kFirstGuess / rank : kNextInGuess;
@@ -151,7 +160,7 @@ std::vector<TokenId> LookaheadSource::propose(std::span<const TokenId> path,
                                               const CancelToken& /*cancel*/) {
     if (text_.empty() || !complete()) return {};
     const TokenId last = path.empty() ? text_.back() : path.back();
-    const auto& guesses = pool_.after(last);
+    const auto& guesses = pool_->after(last);
     if (guesses.empty() || gamma <= 0) return {};
     std::vector<TokenId> tokens = guesses.front();
     if (tokens.size() > static_cast<std::size_t>(gamma))

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -54,6 +55,8 @@ class LookaheadSource final : public DraftSource {
 public:
     /// `options` are valid.
     explicit LookaheadSource(LookaheadOptions options);
+    /// With a pool of n-grams of the same length, which others may share.
+    LookaheadSource(LookaheadOptions options, std::shared_ptr<NgramPool> pool);
 
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> tokens) override;
@@ -69,7 +72,7 @@ public:
 
     /// Row 0, then the rows below it that are there.
     [[nodiscard]] const std::vector<std::vector<TokenId>>& window() const { return window_; }
-    [[nodiscard]] const NgramPool& pool() const { return pool_; }
+    [[nodiscard]] const NgramPool& pool() const { return *pool_; }
 
 private:
     [[nodiscard]] bool complete() const;
@@ -82,7 +85,7 @@ private:
     LookaheadOptions options_;
     std::vector<TokenId> text_;
     std::vector<std::vector<TokenId>> window_;
-    NgramPool pool_;
+    std::shared_ptr<NgramPool> pool_;
     ObservedRows rows_;
     bool planned_ = false;  // grow() has been asked about the text's end
 };

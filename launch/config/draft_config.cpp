@@ -50,6 +50,10 @@ constexpr std::array kSources{
     Source{"datastore+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Datastore},
     Source{"datastore+trained", false, DraftModelKind::Trained, DraftGuess::Datastore},
     Source{"datastore+model", false, DraftModelKind::File, DraftGuess::Datastore},
+    Source{"phrases+first-layers", false, DraftModelKind::FirstLayers, DraftGuess::Phrases},
+    Source{"phrases+skip-layers", false, DraftModelKind::SkipLayers, DraftGuess::Phrases},
+    Source{"phrases+trained", false, DraftModelKind::Trained, DraftGuess::Phrases},
+    Source{"phrases+model", false, DraftModelKind::File, DraftGuess::Phrases},
 };
 constexpr std::size_t kStandIns = 5;
 
@@ -143,8 +147,8 @@ Status finish_tree(const TomlTable& table, DraftConfig& draft) {
         return table.error("tree_nodes", "is for tree = \"eagle2\"");
     }
     if (!draft.computes())
-        return table.error("tree", "needs a model to name runners-up, source is \"" +
-                                       source_text(draft) + "\"");
+        return table.error(
+            "tree", "needs a model to name runners-up, source is \"" + source_text(draft) + "\"");
     if (growth.pace != DraftPace::Sequential)
         return table.error("tree", "is for pace = \"sequential\"");
     if (growth.own_alternatives > 0)
@@ -156,14 +160,39 @@ Status finish_tree(const TomlTable& table, DraftConfig& draft) {
                        fmt::format("must be at most {} with tree = \"eagle2\"", kLevelWidthMax));
 }
 
+/// Phrases are verified in rounds, below a chain whose length is not a matter of their tokens.
+Status check_phrases(const TomlTable& table, const DraftConfig& draft) {
+    const GrowthRule& growth = draft.growth;
+    const std::string with = " with source = \"" + source_text(draft) + "\"";
+    if (const Status valid = validate(draft.lookahead); !valid)
+        return table.error("window", "does not fit: " + valid.error().what);
+    if (growth.pace != DraftPace::Sequential)
+        return table.error("pace", "must be \"sequential\"" + with);
+    if (growth.tree != GrowthTree::BestFirst)
+        return table.error("tree", "must be \"best-first\"" + with);
+    for (const auto& [key, is_set] :
+         {std::pair{"adaptive", growth.adaptive}, std::pair{"thompson", growth.thompson},
+          std::pair{"threshold_adapts", growth.threshold_adapts},
+          std::pair{"draws", growth.draws}}) {
+        if (is_set) return table.error(key, "must be false" + with);
+    }
+    return {};
+}
+
 /// Keys of guesses and datastore. With lookahead, the shape gives the length of chains.
 Status finish_guess(const TomlTable& table, DraftConfig& draft) {
     const std::string source = "\"" + source_text(draft) + "\"";
-    if (draft.guess != DraftGuess::Lookahead) {
+    const bool phrases = draft.guess == DraftGuess::Phrases;
+    if (draft.guess != DraftGuess::Lookahead && !phrases) {
         for (const char* key : {"window", "ngram", "guesses", "pool_from_prompt"}) {
             if (table.has(key))
-                return table.error(key, "is for source = \"lookahead\", this is " + source);
+                return table.error(
+                    key, "is for source = \"lookahead\" or \"phrases+...\", this is " + source);
         }
+    }
+    for (const char* key : {"phrases", "pool"}) {
+        if (!phrases && table.has(key))
+            return table.error(key, "is for source = \"phrases+...\", this is " + source);
     }
     if (draft.guess != DraftGuess::Datastore) {
         for (const char* key : {"datastore", "places", "continuation", "store_nodes"}) {
@@ -171,6 +200,7 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
                 return table.error(key, "is for source = \"datastore\", this is " + source);
         }
     }
+    if (phrases) return check_phrases(table, draft);
     if (!draft.observes()) return {};
     for (const char* key : {"adaptive", "thompson"}) {
         const bool is_set =
@@ -204,6 +234,10 @@ void DraftConfig::use_stand_in() {
     lookup = stand_in.lookup && (guess == DraftGuess::None || !computes());
     model_file.clear();
     if (computes()) return;
+    if (guess == DraftGuess::Phrases) {  // there is no model for them to be around
+        guess = DraftGuess::None;
+        lookup = true;
+    }
     growth.own_alternatives = 0;  // runners-up need a model, and so does a distribution
     growth.tree = GrowthTree::BestFirst;
     growth.draws = false;
@@ -220,6 +254,11 @@ void DraftConfig::observe_nothing() {
     lookup = lookup || !computes();
 }
 
+std::optional<PhraseOptions> DraftConfig::phrase_options() const {
+    if (guess != DraftGuess::Phrases || !computes()) return std::nullopt;
+    return PhraseOptions{.phrases = phrases, .lookahead = lookahead};
+}
+
 std::string source_text(const DraftConfig& draft) {
     return std::string{kSources[source_index(draft.lookup, draft.model, draft.guess)].word};
 }
@@ -233,7 +272,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "target, the target's own `first-layers` with its head, a `model` (GGUF file), or lookup "
          "with one of them below it; guesses from the target's own tokens (`jacobi`, `lookahead`), "
          "or "
-         "a `datastore` of other texts"},
+         "a `datastore` of other texts; `phrases` around a model (Ouroboros)"},
         {"size", word(d.size, {"small", "deep"}),
          "`trained`: `deep` is slower and better; where there is only one, that one"},
         {"part", TextField{&d.model_file}, "`trained`: its file", "found by fingerprint"},
@@ -268,13 +307,22 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "lookup: length of the shortest run of tokens that is looked up"},
         {"max_ngram", number(d.max_ngram, 1, kNgramMax), "lookup: of the longest"},
         {"window", number(d.lookahead.window, 1, kGammaMax),
-         "`lookahead`: W, positions of the window"},
+         "`lookahead`: W, positions of the window; `phrases`: of that of the draft's own passes"},
         {"ngram", number(d.lookahead.ngram, 3, kNgramMax),
-         "`lookahead`: N, tokens of the pool's n-grams, the most that one round commits"},
+         "`lookahead`, `phrases`: N, tokens of the pool's n-grams; of `lookahead` the most that "
+         "one "
+         "round commits"},
         {"guesses", number(d.lookahead.guesses, 0, kVerifyRowsMax),
-         "`lookahead`: G, n-grams proposed in a round, and kept for each first token"},
+         "`lookahead`: G, n-grams proposed in a round, and kept for each first token; `phrases`: "
+         "those that the draft tries in a pass"},
         {"pool_from_prompt", &d.lookahead.pool_from_prompt,
-         "`lookahead`: the n-grams of prompt and answer are in the pool as well"},
+         "`lookahead`, `phrases`: the n-grams of prompt and answer are in the pool as well"},
+        {"phrases", number(d.phrases, 0, kVerifyRowsMax),
+         "`phrases`: K, n-grams of the pool that are proposed below the trunk's end"},
+        {"pool", word(d.pool, {"request", "process"}),
+         "`phrases`: each `request` has a pool of its own, or all requests of the draft's "
+         "`process` "
+         "share one: the speed of an answer then tells of the texts of others"},
         {"datastore", TextField{&d.datastore},
          "`datastore`: a file of `paceline datastore`, made with the target's tokenizer; without "
          "one it is left out, and `datastore` alone is `stand_in`",
@@ -296,7 +344,8 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`sequential`: the length grows by 2 when all were accepted, else shrinks by 1"},
         {"thompson", &g.thompson,
          "`sequential`: the length is drawn: after each token the chain ends with probability 1 - "
-         "theta, theta from a Beta distribution of accepted and rejected candidates (EESD); at most "
+         "theta, theta from a Beta distribution of accepted and rejected candidates (EESD); at "
+         "most "
          "`gamma`"},
         {"thompson_decay", number(g.thompson_decay, 0, 1),
          "`thompson`: both counts are multiplied by this at each verdict; 1: nothing is forgotten"},

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/guesses/datastore.hpp"
 #include "actors/draft/lookahead_source.hpp"
+#include "actors/draft/phrases.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/search_config.hpp"
 #include "launch/config/skip_config.hpp"
@@ -22,8 +24,10 @@ struct Field;
 class TomlTable;
 
 enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
-/// A source that needs no model and no training, beside prompt lookup.
-enum class DraftGuess : std::uint8_t { None, Jacobi, Lookahead, Datastore };
+/// A source that needs no model and no training, beside prompt lookup; or phrases around a model.
+enum class DraftGuess : std::uint8_t { None, Jacobi, Lookahead, Datastore, Phrases };
+/// Whose n-grams a pool of phrases has.
+enum class PhrasePoolOf : std::uint8_t { Request, Process };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
 /// The stand-in for a trained draft.
@@ -46,7 +50,9 @@ struct DraftConfig {
     int short_list = 0;
     int min_ngram = 1;
     int max_ngram = 16;
-    LookaheadOptions lookahead = {};
+    LookaheadOptions lookahead = {};  // of lookahead, and of the draft itself with phrases
+    int phrases = 3;                  // K, below the trunk's tip
+    PhrasePoolOf pool = PhrasePoolOf::Request;
     std::string datastore = {};  // its file
     StoreOptions store = {};     // but for min_ngram and max_ngram
     GrowthRule growth = {};
@@ -55,18 +61,23 @@ struct DraftConfig {
     void use_stand_in();
     /// There is no file: what is beside the datastore drafts, or the stand-in if nothing is.
     void leave_out_datastore();
+    /// Phrases around the model, if there are any.
+    [[nodiscard]] std::optional<PhraseOptions> phrase_options() const;
     /// For the stage "correct": only the draft names the rows that it observes. Prompt lookup takes
     /// the place of guesses that stand alone.
     void observe_nothing();
     /// Whether there is a source that needs no model, alone or before one.
-    [[nodiscard]] bool looks_up() const { return lookup || guess != DraftGuess::None; }
+    [[nodiscard]] bool looks_up() const {
+        return lookup || (guess != DraftGuess::None && guess != DraftGuess::Phrases);
+    }
     /// Whether it has an answer at once, without a job. A datastore is read by jobs.
     [[nodiscard]] bool answers_at_once() const {
         return looks_up() && guess != DraftGuess::Datastore;
     }
     /// Whether it wants the target's tokens after rejected rows.
     [[nodiscard]] bool observes() const {
-        return guess == DraftGuess::Jacobi || guess == DraftGuess::Lookahead;
+        return guess == DraftGuess::Jacobi || guess == DraftGuess::Lookahead ||
+               guess == DraftGuess::Phrases;
     }
     /// Whether a model runs: a device's work, unlike lookups.
     [[nodiscard]] bool computes() const { return model != DraftModelKind::None; }

@@ -191,9 +191,21 @@ Complaint check_observed(const PipelineConfig& config) {
     const std::string source = "[draft] source = \"" + source_text(draft) + "\"";
     if (schedule.controller == Controller::On)
         return source + " needs [schedule] controller = \"off\": its rows pay in later rounds";
-    const bool beside = draft.lookup || draft.guess == DraftGuess::Lookahead;
+    const bool phrases = draft.guess == DraftGuess::Phrases;
+    if (phrases && config.stage_of(StageRole::Correct) != nullptr)
+        return source + " is for a draft without a stage \"correct\"";
+    const bool beside = draft.lookup || draft.guess == DraftGuess::Lookahead || phrases;
     if (beside && schedule.shape != BatchShape::Tree)
         return source + " needs [schedule] shape = \"tree\"";
+    if (phrases) {
+        const std::int32_t rows =
+            1 + draft.growth.gamma + draft.phrases * (draft.lookahead.ngram - 1);
+        if (rows <= static_cast<std::int32_t>(schedule.rows_max)) return {};
+        return fmt::format(
+            "[draft] gamma = {}, phrases = {}, ngram = {}: a batch of {} rows, [schedule] rows_max "
+            "is {}",
+            draft.growth.gamma, draft.phrases, draft.lookahead.ngram, rows, schedule.rows_max);
+    }
     if (draft.guess != DraftGuess::Lookahead) return {};
     if (schedule.verify_reach_min > 0.0F) {
         return fmt::format("[schedule] reach_min = {}: {} needs 0, its window is not probable",
@@ -286,9 +298,10 @@ void complete_pipeline(PipelineConfig& config) {
 }
 
 Status check_pipeline(const PipelineConfig& config) {
-    for (const auto check : {check_counts, check_processes, check_shared_gpus,
-                             check_one_kind_of_device, check_exits, check_retained, check_names,
-                             check_draws, check_observed, check_levels, check_lockstep, check_self_draft_alone}) {
+    for (const auto check :
+         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
+          check_retained, check_names, check_draws, check_observed, check_levels, check_lockstep,
+          check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

@@ -8,7 +8,8 @@ namespace paceline {
 
 double draft_acceptance(const PipelineConfig& config, const VerdictTally& verdicts) {
     const bool chains_of_a_model = config.draft && config.draft->computes() &&
-                                   !config.draft->looks_up() && !config.exit && !config.self_draft;
+                                   !config.draft->looks_up() && !config.draft->observes() &&
+                                   !config.exit && !config.self_draft;
     const auto ends = static_cast<double>(verdicts.drafts);
     if (!chains_of_a_model || ends < 8.0) return 0.0;
     const auto accepted = static_cast<double>(verdicts.accepted);

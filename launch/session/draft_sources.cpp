@@ -39,6 +39,7 @@ Result<DraftSourceFactory> store_source(const DraftConfig& config, const Tokeniz
 Result<DraftSourceFactory> guess_source(const DraftConfig& config, const TokenizerData& tokenizer) {
     switch (config.guess) {
         case DraftGuess::None:
+        case DraftGuess::Phrases:  // around the model: DraftTools::phrases
             break;
         case DraftGuess::Jacobi:
             return DraftSourceFactory{[guesses = config.growth.gamma](const Request&) {

@@ -206,6 +206,9 @@ Result<HostedActor> make_draft(const ModelFile& target,
     Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());
     if (!source) return source.error();
     tools.source = std::move(source).value();
+    tools.phrases = config.phrase_options();
+    if (tools.phrases && config.pool == PhrasePoolOf::Process)
+        tools.phrase_pool = tools.phrases->make_pool();
     const int vocab_size = target.config().vocab_size;
     std::unique_ptr<Backend> backend;
     if (config.computes()) {

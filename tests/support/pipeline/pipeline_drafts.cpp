@@ -102,7 +102,13 @@ public:
     void handle(StageId, std::uint16_t, std::span<const std::byte>) override {}
 };
 
-/// Some sub-layers at random, the text read with all layers or not, thresholds that adapt or not.
+DraftTools with_model(DraftTools tools, FakeBackend& backend, const DraftModelOptions& options) {
+    tools.model = std::make_unique<DraftModel>(backend, options);
+    return tools;
+}
+
+/// Some sub-layers at random, the text read with all layers or not, thresholds that adapt or not,
+/// phrases around the model or none.
 std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
     std::mt19937_64 random{seed};
     DraftModelOptions options{.vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}};
@@ -111,8 +117,17 @@ std::unique_ptr<Actor> skip_draft(DraftPlan plan, std::uint64_t seed) {
     plan.growth.threshold_adapts = random() % 2 == 0;
     plan.growth.confidence_min = 0.3F;
     plan.growth.draft_reach_min = random() % 2 == 0 ? 0.02F : 1e-3F;
+    DraftTools tools;
+    if (seed % 2 == 1) {
+        tools.phrases = PhraseOptions{
+            .phrases = static_cast<std::int32_t>(seed % 4),
+            .lookahead = {
+                .window = 2, .ngram = 3, .guesses = 2, .pool_from_prompt = seed % 3 == 0}};
+        if (seed % 5 == 0) tools.phrase_pool = tools.phrases->make_pool();
+    }
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
-    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options,
+                                        std::move(tools));
 }
 
 std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
@@ -122,15 +137,20 @@ std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
                               .skip = SkipSet::uniform(kFakeLayers, 2 * programme.skip, 1, 1),
                               .whole_text = true};
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
-    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options, programme);
+    DraftTools tools;
+    tools.programme = programme;
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options,
+                                        std::move(tools));
 }
 
 std::unique_ptr<Actor> search_draft(DraftPlan plan, const PipelineOptions& of) {
     DraftModelOptions options{
         .vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}, .whole_text = true};
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
-    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options, std::nullopt,
-                                        search_of(of.seed, of.search_disk));
+    DraftTools tools;
+    tools.search = search_of(of.seed, of.search_disk);
+    return std::make_unique<ModelDraft>(std::move(plan), std::move(backend), options,
+                                        std::move(tools));
 }
 
 }  // namespace
@@ -153,12 +173,9 @@ SearchTrialOptions search_of(std::uint64_t seed, const std::shared_ptr<std::stri
 ModelDraft::ModelDraft(DraftPlan plan,
                        std::unique_ptr<FakeBackend> backend,
                        DraftModelOptions options,
-                       std::optional<LayerSkipDpOptions> programme,
-                       std::optional<SearchTrialOptions> search)
+                       DraftTools others)
     : backend_{std::move(backend)},
-      actor_{std::move(plan), DraftTools{.model = std::make_unique<DraftModel>(*backend_, options),
-                                         .programme = programme,
-                                         .search = std::move(search)}} {}
+      actor_{std::move(plan), with_model(std::move(others), *backend_, options)} {}
 
 void ModelDraft::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
     static_cast<Actor&>(actor_).handle(from, kind, bytes);

@@ -19,8 +19,7 @@ public:
     ModelDraft(DraftPlan plan,
                std::unique_ptr<FakeBackend> backend,
                DraftModelOptions options,
-               std::optional<LayerSkipDpOptions> programme = {},
-               std::optional<SearchTrialOptions> search = {});
+               DraftTools others = {});
     void on_start(StageContext& context) override { actor_.on_start(context); }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override;
     void on_control(StageId from, const control::Message& message) override;

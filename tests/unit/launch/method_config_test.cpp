@@ -74,7 +74,8 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                       "fold-swift",
                                       "fold-layerskip",
                                       "fold-adaspeed"};
-    wanted.insert({"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest"});
+    wanted.insert(
+        {"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros"});
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -292,8 +293,7 @@ TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
     const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
                                  "confidence_min = 0.6\nthreshold_adapts = true\n",
                                  "reach_min = 0.8\nthreshold_adapts = true\n"};
-    const char* const in_turns[] = {"adaptive = true\n",
-                                    "thompson = true\nthompson_decay = 0.8\n"};
+    const char* const in_turns[] = {"adaptive = true\n", "thompson = true\nthompson_decay = 0.8\n"};
     for (const char* source : sources) {
         CAPTURE(source);
         const std::string from = std::string{"[draft]\nsource = \""} + source + "\"\n";
