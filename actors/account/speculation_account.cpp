@@ -225,7 +225,8 @@ msg::Price SpeculationAccount::price_of(Group of) {
     price.row_us = static_cast<float>(std::max((at(rows + 2) - at(rows)) / 2.0, 0.0));
     price.pass_share = static_cast<float>(pass_share());
     if (const BatchTimes& times = batch_times(); times.known())
-        price.extra_us = static_cast<float>(std::max(times.loaded.mean() - times.plain.mean(), 0.0));
+        price.extra_us =
+            static_cast<float>(std::max(times.loaded.mean() - times.plain.mean(), 0.0));
     return price;
 }
 

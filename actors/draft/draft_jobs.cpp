@@ -117,8 +117,9 @@ void DraftWork::pump() {
 /// Correct reads the text first, so that the trunk's keys and values can be appended to its cache.
 /// Not while it is off: then it reads at the next probe what it has missed.
 bool DraftWork::lags(const DraftRequest& request) const {
-    return !account_.off() && plan_.growth.part == GrowthPart::Alternatives && request.uses_model() &&
-           !request.source_busy && tools_.model->behind(*request.text) > kLagMax;
+    return !account_.off() && plan_.growth.part == GrowthPart::Alternatives &&
+           request.uses_model() && !request.source_busy &&
+           tools_.model->behind(*request.text) > kLagMax;
 }
 
 bool DraftWork::start_pass() {

@@ -36,7 +36,8 @@ AutoChoice choose_method(const MethodRecord& record,
         choice.reason = gain_text(*tried);
         for (const auto& [name, rate] : record.methods) {
             const double lead = choice.method == usual ? AutoChoice::kLead : 1.0;
-            if (!exists(name) || rate.runs < AutoChoice::kRunsMin || rate.gain <= lead * best) continue;
+            if (!exists(name) || rate.runs < AutoChoice::kRunsMin || rate.gain <= lead * best)
+                continue;
             best = rate.gain;
             choice.method = name;
             choice.reason = gain_text(rate);

@@ -273,8 +273,7 @@ Status plan_methods(const PlanOptions& options, const Environment& environment) 
     if (Status s = try_best(options, task.value(), planned, record, environment); !s) return s;
     if (options.trials > 0) (void)records.write(key, record);
 
-    const AutoChoice choice =
-        choose_method(record, cores.size(), names_of(planned), kPlainMethod);
+    const AutoChoice choice = choose_method(record, cores.size(), names_of(planned), kPlainMethod);
     std::fputs(plan_table(head, planned.methods, choice).c_str(), stdout);
     if (!out) return {};
     const Result<ConfigSource> source = config_source("", choice.method);

@@ -193,7 +193,7 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
         Cluster cluster{options};
         std::vector<Oracle> oracles;
         for (Request request : requests_of(choice, seed)) {
-            // Most prompts of some length, so that two of them have no room; all leave the answer its own.
+            // Most prompts of some length, so that two have no room; all leave the answer its own.
             std::mt19937_64 random{seed * 100 + oracles.size()};
             const std::size_t length = random() % 4 == 0 ? random() % 50 : 50 + random() % 60;
             while (request.text.size() < length)
