@@ -238,8 +238,14 @@ ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& m
         tools_as_text(read, chat.tools.list);
         messages = read.dump();
     }
-    Result<jinja::Text> text = model.chat->render_json(
-        messages, as_text ? std::string{} : chat.tools.list, local_time(), chat.arguments);
+    const auto render = [&](CutArguments cut) {
+        return model.chat->render_json(messages, as_text ? std::string{} : chat.tools.list,
+                                       local_time(), chat.arguments, cut);
+    };
+    Result<jinja::Text> text = render(CutArguments::AsText);
+    // A template that goes through the members of arguments cannot read a text.
+    if (!text && messages.find("\"tool_calls\"") != messages.npos)
+        text = render(CutArguments::AsEmpty);
     if (!text) return bad_field("messages", visible(text.error().what, kLineShownBytesMax));
     return std::move(text).value();
 }

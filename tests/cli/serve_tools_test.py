@@ -75,6 +75,21 @@ class Chat(ToolsTest):
         self.assertEqual(again["choices"][0]["message"]["content"], "It rains in Köln.")
         self.assertEqual(again["choices"][0]["finish_reason"], "stop")
 
+    def test_a_call_that_a_limit_has_cut_goes_back_as_it_is(self):
+        for limit in range(8, 40):
+            choice = self.ok("/v1/chat/completions", {**ASK, "max_tokens": limit}).json["choices"][0]
+            if calls := choice["message"].get("tool_calls"):
+                break
+        arguments = calls[0]["function"]["arguments"]
+        self.assertEqual(choice["finish_reason"], "length")
+        with self.assertRaises(json.JSONDecodeError):
+            json.loads(arguments)
+        result = {"role": "tool", "tool_call_id": calls[0]["id"], "content": "cut"}
+        replayed = {**ASK, "messages": [*ASK["messages"], choice["message"], result]}
+        self.assertIn(json.dumps(arguments, ensure_ascii=False), self.ok("/apply-template", replayed).json["prompt"])
+        answer = self.ok("/v1/chat/completions", replayed).json["choices"][0]
+        self.assertEqual(answer["message"]["content"], "It rains in Köln.")
+
     def test_a_stream_has_the_parts_of_the_whole(self):
         whole = self.ok("/v1/chat/completions", ASK).json["choices"][0]["message"]
         answer = self.ok("/v1/chat/completions", {**ASK, "stream": True})
@@ -123,7 +138,7 @@ class Chat(ToolsTest):
         self.refused(chat, {**ASK, "tools": [{}]}, 400, "tools[0].function")
         self.refused(chat, {**ASK, "tool_choice": "sometimes"}, 400, "tool_choice")
         self.refused(chat, {**ASK, "tool_choice": {"type": "function", "function": {"name": "x"}}}, 400, "tool_choice")
-        broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}
+        broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "[1]"}}]}
         self.assertIn("messages[1]", self.refused(chat, {**ASK, "messages": [*ASK["messages"], broken]}, 400)["message"])
 
 
