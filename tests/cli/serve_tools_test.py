@@ -142,6 +142,32 @@ class Chat(ToolsTest):
         self.assertIn("messages[1]", self.refused(chat, {**ASK, "messages": [*ASK["messages"], broken]}, 400)["message"])
 
 
+class OneCall(ToolsTest):
+    TEXTS = ["I look.\n" + CALL + "\n" + CALL.replace("Köln", "Rom") + "\nDone."]
+
+    def test_without_parallel_calls_the_answer_ends_behind_the_first(self):
+        whole = self.ok("/v1/chat/completions", ASK).json
+        self.assertEqual(len(whole["choices"][0]["message"]["tool_calls"]), 2)
+        one = self.ok("/v1/chat/completions", {**ASK, "parallel_tool_calls": False}).json
+        message = one["choices"][0]["message"]
+        call, = message["tool_calls"]
+        self.assertEqual((message["content"], one["choices"][0]["finish_reason"]), ("I look.", "tool_calls"))
+        self.assertEqual(json.loads(call["function"]["arguments"]), ARGUMENTS)
+        self.assertLess(one["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+        read = joined(self.ok("/v1/chat/completions", {**ASK, "parallel_tool_calls": False, "stream": True}).events)
+        self.assertEqual((read["content"], read["finish"], [each["arguments"] for each in read["calls"]]),
+                         ("I look.", "tool_calls", [call["function"]["arguments"]]))
+
+    def test_the_other_apis_have_the_same_end(self):
+        items = self.ok("/v1/responses", {**Responses.ASK, "parallel_tool_calls": False}).json
+        self.assertEqual([item["type"] for item in items["output"]], ["message", "function_call"])
+        self.assertEqual(items["status"], "completed")
+        choice = {"type": "auto", "disable_parallel_tool_use": True}
+        blocks = self.ok("/v1/messages", {**Messages.ASK, "tool_choice": choice}).json
+        self.assertEqual([block["type"] for block in blocks["content"]], ["text", "tool_use"])
+        self.assertEqual(blocks["stop_reason"], "tool_use")
+
+
 class Required(ToolsTest):
     """What a grammar holds the model to; a build without grammars refuses it by name."""
 
