@@ -2,7 +2,8 @@
 // a place in the text that an EndRule finds.
 //
 // Whole characters only; a text that may be the beginning of a stop string is held back
-// (model/sampling/stop_matcher.hpp). The rule reads what is released. Owned by who receives the tokens; not thread-safe.
+// (model/sampling/stop_matcher.hpp). The rule reads what is released. Owned by who receives the
+// tokens; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -52,8 +52,8 @@ ApiResult<std::string> block_text(const json& content, const std::string& place)
     return text;
 }
 
-/// The same of the system's text, whose billing line may be a block of its own. What tools and users
-/// say stays as it is.
+/// The same of the system's text, whose billing line may be a block of its own. What tools and
+/// users say stays as it is.
 ApiResult<std::string> system_text(const json& content, const std::string& place) {
     if (content.is_string()) return without_billing_line(content.get<std::string>());
     json blocks = content;

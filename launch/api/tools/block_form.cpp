@@ -75,8 +75,9 @@ void BlockForm::push_scores(const AnswerPiece& token,
     const bool text = std::any_of(steps.begin(), steps.end(), [&](const BlockStep& step) {
         return step.kind == BlockStep::Kind::Delta && is_text(step);
     });
-    const bool other = thought || std::any_of(steps.begin(), steps.end(),
-                                              [&](const BlockStep& step) { return !is_text(step); });
+    const bool other =
+        thought || std::any_of(steps.begin(), steps.end(),
+                               [&](const BlockStep& step) { return !is_text(step); });
     if (other) text_scores_->drop();
     if (token.ids.empty() || (other && !text)) return;
     text_scores_->push(token.ids.front(),

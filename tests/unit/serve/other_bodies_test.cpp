@@ -219,14 +219,13 @@ TEST_CASE("messages: the billing line goes from every system text, and stays in 
     for (const json& text : {json(line), blocks}) {
         const json chat = messages(
             {{"system", text},
-             {"messages",
-              json::array({{{"role", "user"},
-                            {"content", json::array({{{"type", "tool_result"},
-                                                      {"tool_use_id", "t"},
-                                                      {"content", text}},
-                                                     block})}},
-                           {{"role", "assistant"}, {"content", "So."}},
-                           {{"role", "system"}, {"content", text}}})}})["messages"];
+             {"messages", json::array({{{"role", "user"},
+                                        {"content", json::array({{{"type", "tool_result"},
+                                                                  {"tool_use_id", "t"},
+                                                                  {"content", text}},
+                                                                 block})}},
+                                       {{"role", "assistant"}, {"content", "So."}},
+                                       {{"role", "system"}, {"content", text}}})}})["messages"];
         REQUIRE(chat.size() == 5);
         CHECK(chat[0]["content"] == "Rest.");
         CHECK(chat[1]["content"] == line);
