@@ -107,6 +107,32 @@ TEST_CASE("responses: what would have to be stored is refused by name") {
     CHECK(repeated_fields({{"store", true}, {"temperature", 0.5}})["temperature"] == 0.5);
 }
 
+TEST_CASE("responses: log probabilities are included by name, and what adds nothing is ignored") {
+    const std::string scores = "message.output_text.logprobs";
+    const json with = responses({{"input", "x"},
+                                 {"include", json::array({"reasoning.encrypted_content", scores})},
+                                 {"top_logprobs", 3}});
+    CHECK(with["logprobs"] == true);
+    CHECK(with["top_logprobs"] == 3);
+    CHECK_FALSE(with.contains("include"));
+    CHECK(responses({{"input", "x"}, {"include", json::array({scores})}})["top_logprobs"] == 0);
+    for (const json& included : {json(nullptr), json::array({"web_search_call.results"})}) {
+        const json without = responses(
+            {{"input", "x"}, {"include", included}, {"logprobs", true}, {"top_logprobs", 3}});
+        CHECK_FALSE(without.contains("logprobs"));
+        CHECK_FALSE(without.contains("top_logprobs"));
+    }
+    const auto refusal = [](const json& include, const json& top) {
+        return responses_refusal({{"input", "x"}, {"include", include}, {"top_logprobs", top}});
+    };
+    CHECK(refusal(json::array({scores, "logprobs"}), 1) == "400 include[1]");
+    CHECK(refusal(json::array({3}), 1) == "400 include");
+    CHECK(refusal(scores, 1) == "400 include");
+    CHECK(refusal(json::array({scores}), 21) == "400 top_logprobs");
+    CHECK(refusal(nullptr, 21) == "400 top_logprobs");
+    CHECK(repeated_fields({{"top_logprobs", 3}})["top_logprobs"] == 3);
+}
+
 TEST_CASE("messages: turns with calls, results and thoughts become those of a chat") {
     const json read = messages(
         {{"system",
@@ -184,6 +210,34 @@ TEST_CASE("messages: the line that names the billing goes, whatever stands in it
     CHECK(system("You help.\nx-anthropic-billing-header: c\nMore.") == "You help.\nMore.");
     CHECK(system("You help.") == "You help.");
     CHECK(without_billing_line("x-anthropic-billing-header: a").empty());
+}
+
+TEST_CASE("messages: the billing line goes from every system text, and stays in what tools say") {
+    const std::string line = "x-anthropic-billing-header: a=1\nRest.";
+    const json block{{"type", "text"}, {"text", line}};
+    const json blocks = json::array({block});
+    for (const json& text : {json(line), blocks}) {
+        const json chat = messages(
+            {{"system", text},
+             {"messages", json::array({{{"role", "user"},
+                                        {"content", json::array({{{"type", "tool_result"},
+                                                                  {"tool_use_id", "t"},
+                                                                  {"content", text}},
+                                                                 block})}},
+                                       {{"role", "assistant"}, {"content", "So."}},
+                                       {{"role", "system"}, {"content", text}}})}})["messages"];
+        REQUIRE(chat.size() == 5);
+        CHECK(chat[0]["content"] == "Rest.");
+        CHECK(chat[1]["content"] == line);
+        CHECK(chat[2]["content"] == line);
+        CHECK(chat[4] == json{{"role", "user"}, {"content", "Rest."}});
+    }
+    const json alone = messages(
+        {{"messages", json::array({{{"role", "user"}, {"content", "x"}},
+                                   {{"role", "assistant"}, {"content", "y"}},
+                                   {{"role", "system"},
+                                    {"content", "x-anthropic-billing-header: a"}}})}})["messages"];
+    CHECK(alone.size() == 2);
 }
 
 TEST_CASE("messages: errors have the form of that API") {
