@@ -150,7 +150,7 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
         }
     }
     if (!draft.observes()) return {};
-    if (draft.growth.adaptive && !draft.computes())
+    if (draft.growth.adaptive)
         return table.error("adaptive",
                            "is for candidates that are right or not, this is " + source);
     if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)

@@ -93,7 +93,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.dispatch.batches_in_flight_max =
         choice.in_flight == 0 ? 1 : 2 + static_cast<std::uint32_t>(random() % 5);
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
-    if (choice.drafting % 11 == 10)
+    if (options.drafting == Drafting::Guesses)
         options.dispatch.rows_max += static_cast<std::uint32_t>(seed % 53);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
