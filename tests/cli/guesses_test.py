@@ -5,7 +5,7 @@ import os
 import unittest
 from pathlib import Path
 
-from paceline_cli import CliTest, PROMPT, TINY, paceline
+from paceline_cli import CliTest, PROMPT, TINY, demo_model, paceline
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--repeat-penalty", "1.2"]
 SOURCES = ("jacobi", "prompt-lookup+jacobi", "lookahead", "prompt-lookup+lookahead", "lookahead+first-layers")
@@ -43,9 +43,13 @@ class Guesses(CliTest):
     def test_guesses_commit_more_than_a_token_in_a_round(self):
         # Without the prompt's n-grams lookahead's pool has what the window's own tokens brought.
         text = 'extends = "lookahead"\n[draft]\npool_from_prompt = false\n'
+        model = demo_model()
+        if model is None:
+            self.skipTest("no demo model")
+        asked = ["-p", "List the numbers from 1 to 20, then list them again.", "-n", "100"]
         for name in (["--config", self.config(text)], ["--method", "jacobi"]):
             with self.subTest(name):
-                stats = self.generate(*name, "-p", PROMPT, "-n", "100")[2]["pipeline"]
+                stats = self.generate(*name, *asked, model=model)[2]["pipeline"]
                 self.assertGreater(stats["mean_acceptance_length"], 1.0)
 
     def test_a_draft_that_guesses_beside_a_stage_correct_gives_the_tokens_of_plain_decoding(self):
@@ -135,16 +139,16 @@ class Guesses(CliTest):
         self.assertGreater(stats["pipeline"]["mean_acceptance_length"], 1.2)
 
     def test_a_window_that_does_not_fit_is_refused_with_its_numbers(self):
-        said = self.refused('extends = "lookahead"\n[draft]\nwindow = 15\nguesses = 15\n')
-        self.assertIn("window = 15, ngram = 5, guesses = 15", said)
+        said = self.refused('extends = "lookahead"\n[draft]\nguess_window = 15\nguesses = 15\n')
+        self.assertIn("guess_window = 15 does not fit: window = 15, ngram = 5, guesses = 15: 120 rows", said)
         said = self.refused('extends = "lookahead"\n[schedule]\nrows_max = 40\n')
         self.assertIn("a batch of 56 rows, [schedule] rows_max is 40", said)
         said = self.refused('extends = "lookahead"\n[draft]\ngamma = 5\n')
         self.assertIn("gamma = 5", said)
         said = self.refused('extends = "lookahead"\n[schedule]\ncontroller = "on"\n')
         self.assertIn('[draft] source = "lookahead" needs [schedule] controller = "off"', said)
-        said = self.refused('extends = "prompt-lookup"\n[draft]\nwindow = 7\n')
-        self.assertIn('window = 7 is for source = "lookahead"', said)
+        said = self.refused('extends = "prompt-lookup"\n[draft]\nguess_window = 7\n')
+        self.assertIn('guess_window = 7 is for source = "lookahead"', said)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ TEST_CASE("first call: the text of an answer stops there, not as at a stop strin
     };
     CHECK(text_of({}, false) == std::pair{kUpToEnd + kBehind, false});
     CHECK(text_of({}, true) == std::pair{kUpToEnd, true});
-    CHECK(text_of({"}\n<"}, true) == std::pair{kUpToEnd, true});  // it is held back at first
+    CHECK(text_of({"}\n</tool"}, true) ==
+          std::pair{kUpToEnd, true});  // a stop string right behind it
     CHECK(text_of({"I look"}, true).first == kUpToEnd.substr(0, kUpToEnd.find("I look")));
     CHECK_FALSE(text_of({"I look"}, true).second);
 }
