@@ -19,6 +19,7 @@ one process on the same cores as the stages. Nothing else may run on the machine
 import argparse
 import http.client
 import json
+import os
 import pathlib
 import queue
 import re
@@ -42,9 +43,13 @@ def prompts(count):
 
 
 def events(connection, path, body):
-    """The events of a streamed answer; one that is an error ends the program."""
+    """The events of a streamed answer; one that is an error, and another status than 200, end the program."""
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    for line in connection.getresponse():
+    response = connection.getresponse()
+    if response.status != 200:
+        sys.stderr.write(f"{sys.argv[0]}: {response.status} {response.read(1000).decode(errors='replace')}\n")
+        os._exit(1)  # also from a client's thread
+    for line in response:
         if not line.startswith(b"data: {"):
             continue
         event = json.loads(line[6:])
