@@ -1,4 +1,4 @@
-// JacobiSource against a plain reference: Jacobi decoding on an array of guesses by position.
+// JacobiSource against a reference: Jacobi decoding on an array of guesses by position.
 #include "actors/draft/jacobi_source.hpp"
 
 #include <doctest/doctest.h>

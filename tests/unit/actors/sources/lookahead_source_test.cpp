@@ -1,4 +1,4 @@
-// LookaheadSource against a plain reference: the rows of a step as the paper's code lays them out, with
+// LookaheadSource against a reference: the rows of a step as the paper's code lays them out, with
 // the attention mask written down as a table, from which each row's visible tokens follow.
 #include "actors/draft/lookahead_source.hpp"
 

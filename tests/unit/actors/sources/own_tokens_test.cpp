@@ -1,4 +1,4 @@
-// OwnTokens through a pipeline: what a source receives for its observed nodes is what plain decoding
+// OwnTokens through a pipeline: what a source gets for its observed nodes is what plain decoding
 // says after them.
 #include <map>
 #include <random>
