@@ -19,7 +19,6 @@ one process on the same cores as the stages. Nothing else may run on the machine
 import argparse
 import http.client
 import json
-import os
 import pathlib
 import queue
 import re
@@ -48,7 +47,7 @@ def events(connection, path, body):
     response = connection.getresponse()
     if response.status != 200:
         sys.stderr.write(f"{sys.argv[0]}: {response.status} {response.read(1000).decode(errors='replace')}\n")
-        os._exit(1)  # also from a client's thread
+        sys.exit(1)  # of a client's thread: its answer is missing then
     for line in response:
         if not line.startswith(b"data: {"):
             continue

@@ -2,7 +2,7 @@
 """What log probabilities, echo and a JSON schema cost `paceline serve`, per token; the schema beside llama-server's.
 
     bench/build_llama_cpp                         # once: the peer, outside this tree
-    bench/structured.py [--clients 1,8] [--rounds 5] [-n 96] [--method NAME] [--no-peer] [--out F.tsv]
+    bench/structured.py [--clients 1,8] [--rounds 5] [-n 96] [--method NAME] [--llama FOLDER | --no-peer] [--out F.tsv]
 
 In alternation, round by round, streams of the same prompts:
 
@@ -50,8 +50,10 @@ def valid(text):
         value = json.loads(text)
     except ValueError:
         return False
+    if not isinstance(value, dict):
+        return False
     strings = [value.get("title"), value.get("summary"), *(value.get("parts") or [])]
-    return (isinstance(value, dict) and set(value) == set(SCHEMA["required"]) and isinstance(value["year"], int)
+    return (set(value) == set(SCHEMA["required"]) and isinstance(value["year"], int)
             and 0 <= value["year"] <= 2100 and value["kind"] in SCHEMA["properties"]["kind"]["enum"]
             and 2 <= len(value["parts"]) <= 5 and all(isinstance(each, str) for each in strings))
 
@@ -107,8 +109,8 @@ def measured(port, kind, clients, options, salt):
     found = {"between": statistics.median(answer[1] for answer in answers)}
     if "schema" in kind:
         found["valid"] = sum(valid(answer[0]) for answer in answers) / len(answers)
-        found["brace"] = statistics.median(
-            answer[3] / statistics.median(answer[2]) for answer in answers if answer[2] and answer[3])
+        waits = [answer[3] / statistics.median(answer[2]) for answer in answers if answer[2] and answer[3]]
+        found["brace"] = statistics.median(waits) if waits else float("nan")  # no answer closed one
     return found
 
 

@@ -5,7 +5,7 @@ import os
 import unittest
 from pathlib import Path
 
-from paceline_cli import CliTest, PROMPT, TINY, demo_model, paceline
+from paceline_cli import CliTest, PROMPT, TINY, demo_model, needs_demo_model, paceline
 
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--repeat-penalty", "1.2"]
 SOURCES = ("jacobi", "prompt-lookup+jacobi", "lookahead", "prompt-lookup+lookahead", "lookahead+first-layers")
@@ -40,16 +40,14 @@ class Guesses(CliTest):
                                            f'[schedule]\nmode = "{mode}"\nshape = "{shape}"\n')
                         self.assertEqual(self.generate("--config", file, *args)[1], plain)
 
+    @needs_demo_model
     def test_guesses_commit_more_than_a_token_in_a_round(self):
         # Without the prompt's n-grams lookahead's pool has what the window's own tokens brought.
         text = 'extends = "lookahead"\n[draft]\npool_from_prompt = false\n'
-        model = demo_model()
-        if model is None:
-            self.skipTest("no demo model")
         asked = ["-p", "List the numbers from 1 to 20, then list them again.", "-n", "100"]
         for name in (["--config", self.config(text)], ["--method", "jacobi"]):
             with self.subTest(name):
-                stats = self.generate(*name, *asked, model=model)[2]["pipeline"]
+                stats = self.generate(*name, *asked, model=demo_model())[2]["pipeline"]
                 self.assertGreater(stats["mean_acceptance_length"], 1.0)
 
     def test_a_draft_that_guesses_beside_a_stage_correct_gives_the_tokens_of_plain_decoding(self):

@@ -80,6 +80,8 @@ class Chat(ToolsTest):
             choice = self.ok("/v1/chat/completions", {**ASK, "max_tokens": limit}).json["choices"][0]
             if calls := choice["message"].get("tool_calls"):
                 break
+        else:
+            self.fail("no limit cuts a call")
         arguments = calls[0]["function"]["arguments"]
         self.assertEqual(choice["finish_reason"], "length")
         with self.assertRaises(json.JSONDecodeError):
