@@ -66,7 +66,7 @@ class Guesses(CliTest):
                     _, ids, stats = self.generate("--config", file, *args)
                     self.assertEqual(ids, self.generate(*args)[1])
                     if not sampling:
-                    self.assertGreater(stats["pipeline"]["candidates"], 0)  # how many are in time depends on load
+                        self.assertGreater(stats["pipeline"]["candidates"], 0)
 
     def test_a_store_that_cannot_be_used_is_refused_with_file_key_and_value(self):
         text = self.folder / "text.txt"
@@ -123,8 +123,8 @@ class Guesses(CliTest):
         file = self.config('extends = "rest"\n[schedule]\ncontroller = "off"\n')
         _, ids, stats = self.generate("--config", file, "--draft-model", TINY, *args)
         self.assertEqual(ids, self.generate(*args)[1])
-        # The target drafts for the target: most of it is right.
-                    self.assertGreater(stats["pipeline"]["candidates"], 0)  # how many are in time depends on load
+        # How many of them are in time depends on load.
+        self.assertGreater(stats["pipeline"]["candidates"], 0)
 
     def test_a_window_that_does_not_fit_is_refused_with_its_numbers(self):
         said = self.refused('extends = "lookahead"\n[draft]\nguess_window = 15\nguesses = 15\n')
