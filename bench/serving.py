@@ -42,9 +42,13 @@ def prompts(count):
 
 
 def events(connection, path, body):
-    """The events of a streamed answer; one that is an error ends the program."""
+    """The events of a streamed answer; one that is an error, and another status than 200, end the program."""
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    for line in connection.getresponse():
+    response = connection.getresponse()
+    if response.status != 200:
+        sys.stderr.write(f"{sys.argv[0]}: {response.status} {response.read(1000).decode(errors='replace')}\n")
+        sys.exit(1)  # of a client's thread: its answer is missing then
+    for line in response:
         if not line.startswith(b"data: {"):
             continue
         event = json.loads(line[6:])

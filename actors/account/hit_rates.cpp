@@ -6,7 +6,7 @@
 namespace paceline {
 namespace {
 
-/// At least kLeast: an estimate of 0, as of a very low temperature, would leave nothing to divide by.
+/// At least kLeast: one of 0, as of a very low temperature, would leave nothing to divide by.
 double estimate_of(float log_prob) {
     constexpr double kLeast = 1e-6;
     return std::max(std::exp(std::min(static_cast<double>(log_prob), 0.0)), kLeast);

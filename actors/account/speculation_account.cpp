@@ -216,16 +216,19 @@ msg::Price SpeculationAccount::price_of(Group of) {
     const auto plain = static_cast<float>(turns_.plain_token().count());
     price.plain_us = plain;
     price.token_us = plain / std::max(static_cast<float>(turns_.gain()), 1.0F);
-    const auto rows = static_cast<std::uint32_t>(std::max(rows_.mean(), 1.0));
+    const auto rows = std::clamp(static_cast<std::uint32_t>(rows_.mean()),
+                                 std::min(std::max(newest_.requests, 1U), kVerifyRowsMax - 2),
+                                 kVerifyRowsMax - 2);
     const auto at = [&](std::uint32_t count) {
         BatchSize size = newest_;
-        size.rows = std::min(std::max(count, size.requests), kVerifyRowsMax);
+        size.rows = count;
         return costs_.expected(size).sum_us;
     };
     price.row_us = static_cast<float>(std::max((at(rows + 2) - at(rows)) / 2.0, 0.0));
     price.pass_share = static_cast<float>(pass_share());
     if (const BatchTimes& times = batch_times(); times.known())
-        price.extra_us = static_cast<float>(std::max(times.loaded.mean() - times.plain.mean(), 0.0));
+        price.extra_us =
+            static_cast<float>(std::max(times.loaded.mean() - times.plain.mean(), 0.0));
     return price;
 }
 

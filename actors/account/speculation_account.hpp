@@ -156,9 +156,9 @@ private:
     PromptCosts prompt_costs_;
     Micros prompts_learned_{-1};  // when the last batch was formed that taught them
     std::array<BatchTimes, 7> batch_times_{};
-    RobustMean hops_;      // of a batch: its time until the verdict beside its jobs
-    RobustMean rows_;      // of a batch
-    BatchSize newest_{};   // batch that went out
+    RobustMean hops_;     // of a batch: its time until the verdict beside its jobs
+    RobustMean rows_;     // of a batch
+    BatchSize newest_{};  // batch that went out
     std::map<std::pair<RequestId, BatchId>, Pending> pending_;
     std::array<GroupState, 2> groups_{};
     mutable std::mt19937_64 random_;  // of tests

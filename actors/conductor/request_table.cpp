@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "actors/decoding/grammar/grammar_store.hpp"
@@ -94,12 +96,14 @@ std::int32_t RequestTable::pages_of(RequestId request, const RequestRecord& reco
 
 bool RequestTable::fits(RequestId request) const {
     std::int32_t pages = 0;
-    std::size_t grammars = 0;  // bytes that a stage's next incarnation gets at once
+    std::size_t grammars = 0;         // bytes that a stage's next incarnation gets at once
+    std::set<std::string_view> sent;  // each of them once
     for (const auto& [id, record] : records_) {
         if (id != request && record.phase != RequestPhase::Running) continue;
         pages += pages_of(id, record);
         const CompiledGrammarPtr& grammar = record.order.request.compiled;
-        if (grammar != nullptr) grammars += grammar->bytes.size();
+        if (grammar != nullptr && sent.insert(grammar->hash).second)
+            grammars += grammar->bytes.size();
     }
     return pages <= kv_slots_ / kKvPageSlots && grammars <= kGrammarBytesKept;
 }

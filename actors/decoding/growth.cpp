@@ -70,7 +70,8 @@ std::vector<DraftNodeId> nodes_to_expand(const DraftTree& tree,
     for (std::size_t i = 0; i < nodes.size(); ++i) {
         const DraftNode& node = nodes[i];
         if (node.expanded) {
-            budget -= trunk[i] ? 0 : 1;
+            // What is observed is in the tree for its tokens: it takes nothing from branches.
+            budget -= trunk[i] || node.observe != 0 ? 0 : 1;
             continue;
         }
         if (rule.part == (trunk[i] ? GrowthPart::Alternatives : GrowthPart::Trunk)) continue;

@@ -3,8 +3,8 @@
 //
 // Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a
 // draft. Of the other source's tree the nodes that the grammar forbids are left out, and what is
-// below them, since the target will not draw that; what is observed among them is not heard of
-// then. Owns the other source; the loader outlives it. One thread at a time.
+// below them, since the target will not draw that; no own token comes of what is observed
+// among them. Owns the other source; the loader outlives it. One thread at a time.
 #pragma once
 
 #include <memory>

@@ -47,9 +47,9 @@ enum class Age : std::uint8_t { Stale, Current, Early };
 
 class AttemptFilter {
 public:
-    static constexpr std::size_t kHeldMax = 128;
-    // Of one kind that may be lost. A draft has three of them (Proposal, Price, OwnTokens), which
-    // leave room for its verdicts.
+    static constexpr std::size_t kHeldMax = 256;
+    // Of one kind that may be lost: one for each request that can run. A draft has three such kinds
+    // (Proposal, Price, OwnTokens), which leave room for its verdicts.
     static constexpr std::size_t kHintsMax = kHeldMax / 4;
     static constexpr std::size_t kOverMax = 4096;  // requests that are over and still known
 

@@ -17,6 +17,7 @@
 #include "launch/api/tools/tools_as_text.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/config/method_list.hpp"
+#include "launch/tool_calls/first_call.hpp"
 #include "model/grammar/grammar.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -101,6 +102,7 @@ ServiceOrder order_of(const std::vector<TokenId>& prompt,
     request.speculation = fields.speculation;
     order.text.emplace(model.tokenizer(), prompt.back(), fields.stop);
     if (!prepared.reply.is_plain()) order.text->show(model.forms.shown_controls);
+    if (prepared.reply.one_call) order.text->end_by(end_of_first_call(prepared.reply));
     order.priority = fields.priority;
     order.deadlines = fields.deadlines;
     return order;
@@ -149,6 +151,7 @@ ReplyFormat reply_format(const ChatRequest& chat,
         reply.thoughts && end != rendered.npos && rendered.substr(0, end + 1).ends_with("<think>");
     if (chat.tools.none()) return reply;
     reply.tools = model.forms.tools;
+    reply.one_call = !chat.tools.parallel;
     for (const ToolFunction& function : chat.tools.functions) reply.names.push_back(function.name);
     return reply;
 }
@@ -238,8 +241,14 @@ ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& m
         tools_as_text(read, chat.tools.list);
         messages = read.dump();
     }
-    Result<jinja::Text> text = model.chat->render_json(
-        messages, as_text ? std::string{} : chat.tools.list, local_time(), chat.arguments);
+    const auto render = [&](CutArguments cut) {
+        return model.chat->render_json(messages, as_text ? std::string{} : chat.tools.list,
+                                       local_time(), chat.arguments, cut);
+    };
+    Result<jinja::Text> text = render(CutArguments::AsText);
+    // A template that goes through the members of arguments cannot read a text.
+    if (!text && messages.find("\"tool_calls\"") != messages.npos)
+        text = render(CutArguments::AsEmpty);
     if (!text) return bad_field("messages", visible(text.error().what, kLineShownBytesMax));
     return std::move(text).value();
 }

@@ -64,7 +64,8 @@ struct PreparedAnswers {
 [[nodiscard]] ApiResult<PreparedAnswers> prepare_native(std::string_view body,
                                                         const ServedModel& model);
 
-/// The conversation as the model reads it. Errors: 400.
+/// The conversation as the model reads it. Arguments of a call that a limit has cut are their text,
+/// or an empty object where the template takes no text. Errors: 400.
 [[nodiscard]] ApiResult<jinja::Text> render_chat(const ChatRequest& chat, const ServedModel& model);
 /// A text as the model reads it without a template: its begin token, then the text, in which
 /// control tokens are parsed.

@@ -102,7 +102,10 @@ ApiResult<Route> find_route(std::string_view method, std::string_view target) {
     const std::string_view whole = target.substr(0, target.find_first_of("?#"));
     const std::string_view rest = target.substr(whole.size(), target.find('#') - whole.size());
     const std::string query{rest.substr(std::min<std::size_t>(1, rest.size()))};
-    const std::string_view path = whole.starts_with("/v1/") ? whole.substr(3) : whole;
+    // "/v1/" alone is no alias of the page: a client that probes its base URL expects JSON.
+    constexpr std::string_view kPrefix = "/v1/";
+    const bool prefixed = whole.size() > kPrefix.size() && whole.starts_with(kPrefix);
+    const std::string_view path = prefixed ? whole.substr(kPrefix.size() - 1) : whole;
     for (const Known& known : kKnown) {
         if (path != known.path) continue;
         if (!allows(known.methods, method)) return wrong_method(method, known.methods);

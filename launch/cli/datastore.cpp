@@ -67,7 +67,7 @@ Result<std::vector<std::string>> texts_of(const std::string& file, const Environ
         if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
         const Json value = Json::parse(one, nullptr, false);
         if (value.is_discarded())
-            return Error{Errc::BadFile, fmt::format("{}:{}: this is no JSON", file, line)};
+            return Error{Errc::BadFile, fmt::format("{}:{}: not valid JSON", file, line)};
         texts.emplace_back();
         if (add_strings(value, kNestingMax, texts.back())) continue;
         return Error{Errc::BadFile, fmt::format("{}:{}: JSON that is nested deeper than {} levels",
@@ -123,7 +123,7 @@ Result<StoreTokens> tokens_of(const DatastoreOptions& options,
         }
     }
     if (store.tokens.size() == store.texts)
-        return Error{Errc::BadArgument, "there is no text in the files"};
+        return Error{Errc::BadArgument, "TEXT: the files have no text"};
     return store;
 }
 

@@ -165,7 +165,7 @@ Status check_phrases(const TomlTable& table, const DraftConfig& draft) {
     const GrowthRule& growth = draft.growth;
     const std::string with = " with source = \"" + source_text(draft) + "\"";
     if (const Status valid = validate(draft.lookahead); !valid)
-        return table.error("window", "does not fit: " + valid.error().what);
+        return table.error("guess_window", "does not fit: " + valid.error().what);
     if (growth.pace != DraftPace::Sequential)
         return table.error("pace", "must be \"sequential\"" + with);
     if (growth.tree != GrowthTree::BestFirst)
@@ -184,7 +184,7 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
     const std::string source = "\"" + source_text(draft) + "\"";
     const bool phrases = draft.guess == DraftGuess::Phrases;
     if (draft.guess != DraftGuess::Lookahead && !phrases) {
-        for (const char* key : {"window", "ngram", "guesses", "pool_from_prompt"}) {
+        for (const char* key : {"guess_window", "ngram", "guesses", "pool_from_prompt"}) {
             if (table.has(key))
                 return table.error(
                     key, "is for source = \"lookahead\" or \"phrases+...\", this is " + source);
@@ -212,13 +212,14 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
         return table.error("confidence_min", "is for sources that know it, this is " + source);
     if (draft.guess != DraftGuess::Lookahead) return {};
     if (const Status valid = validate(draft.lookahead); !valid)
-        return table.error("window", "does not fit: " + valid.error().what);
+        return table.error("guess_window", "does not fit: " + valid.error().what);
     if (draft.computes()) return {};
     if (!table.has("gamma")) draft.growth.gamma = draft.lookahead.depth();
     if (draft.growth.gamma >= draft.lookahead.depth()) return {};
-    return table.error("gamma", fmt::format("must be at least {} with window = {} and ngram = {}",
-                                            draft.lookahead.depth(), draft.lookahead.window,
-                                            draft.lookahead.ngram));
+    return table.error(
+        "gamma",
+        fmt::format("must be at least {} with guess_window = {} and ngram = {}",
+                    draft.lookahead.depth(), draft.lookahead.window, draft.lookahead.ngram));
 }
 
 }  // namespace
@@ -306,7 +307,7 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"min_ngram", number(d.min_ngram, 1, kNgramMax),
          "lookup: length of the shortest run of tokens that is looked up"},
         {"max_ngram", number(d.max_ngram, 1, kNgramMax), "lookup: of the longest"},
-        {"window", number(d.lookahead.window, 1, kGammaMax),
+        {"guess_window", number(d.lookahead.window, 1, kGammaMax),
          "`lookahead`: W, positions of the window; `phrases`: of that of the draft's own passes"},
         {"ngram", number(d.lookahead.ngram, 3, kNgramMax),
          "`lookahead`, `phrases`: N, tokens of the pool's n-grams; of `lookahead` the most that "

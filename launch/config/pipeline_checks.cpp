@@ -214,7 +214,8 @@ Complaint check_observed(const PipelineConfig& config) {
     const LookaheadOptions& of = draft.lookahead;
     if (of.rows() <= static_cast<std::int32_t>(schedule.rows_max)) return {};
     return fmt::format(
-        "[draft] window = {}, ngram = {}, guesses = {}: a batch of {} rows, [schedule] rows_max is "
+        "[draft] guess_window = {}, ngram = {}, guesses = {}: a batch of {} rows, [schedule] "
+        "rows_max is "
         "{}",
         of.window, of.ngram, of.guesses, of.rows(), schedule.rows_max);
 }

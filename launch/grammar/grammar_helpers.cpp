@@ -66,8 +66,7 @@ bool GrammarHelpers::has_left(const Wanted& wanted) {
 void GrammarHelpers::drop_unwanted() {
     std::erase_if(waiting_, [this](const std::string& hash) {
         std::vector<Wanted>& wanted = jobs_.at(hash).wanted;
-        std::erase_if(wanted,
-                      [](const Wanted& each) { return has_left(each); });
+        std::erase_if(wanted, [](const Wanted& each) { return has_left(each); });
         if (!wanted.empty()) return false;
         jobs_.erase(hash);
         return true;

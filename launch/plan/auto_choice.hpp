@@ -26,7 +26,7 @@ inline constexpr const char* kAutoMethod = "auto";
 
 struct AutoChoice {
     static constexpr double kLead = 1.05;
-    static constexpr double kLossMax = 0.05;  // what the account allows, and the noise of runs
+    static constexpr double kLossMax = 0.05;     // what the account allows, and the noise of runs
     static constexpr std::int64_t kRunsMin = 3;  // a single run is too noisy
 
     std::string method;
@@ -36,7 +36,8 @@ struct AutoChoice {
     friend bool operator==(const AutoChoice&, const AutoChoice&) = default;
 };
 
-/// `cores`: that this program may use. `known`: the methods that can be run. `plain_method`: what plain decoding is called here.
+/// `cores`: that this program may use. `known`: the methods that can be run. `plain_method`: what
+/// plain decoding is called here.
 [[nodiscard]] AutoChoice choose_method(const MethodRecord& record,
                                        std::size_t cores,
                                        const std::vector<std::string>& known,

@@ -34,7 +34,8 @@ AutoChoice MethodHistory::choose(const std::string& plain) const {
 
 void MethodHistory::add(const std::string& method, MethodRate run) {
     record_ = records_.read(key_);  // another run may have ended meanwhile
-    if (const MethodRate* stage = record_.find(kPlainPipeline)) run.gain *= std::min(stage->gain, 1.0);
+    if (const MethodRate* stage = record_.find(kPlainPipeline))
+        run.gain *= std::min(stage->gain, 1.0);
     record_.add(method, run);
     (void)records_.write(key_, record_);
 }

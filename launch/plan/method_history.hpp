@@ -24,8 +24,9 @@ public:
 
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
-    /// A run of a pipeline has shown this; its gain is over its own turns without speculation. They
-    /// are slower than plain decoding without stages by what `paceline plan` has measured, if it has.
+    /// A run of a pipeline has shown this; its gain is over its own turns without speculation.
+    /// They are slower than plain decoding without stages by what `paceline plan` has measured, if
+    /// it has.
     void add(const std::string& method, MethodRate run);
 
 private:

@@ -41,7 +41,8 @@ std::optional<MethodRate> parsed_rate(const nlohmann::json& entry) {
                           .tokens_per_second = number("tokens_per_second"),
                           .runs = runs->get<std::int64_t>()};
     const bool fits = positive(rate.gain) && positive(rate.tokens_per_second) &&
-                      rate.acceptance >= 0.0 && rate.acceptance <= 1.0 && rate.runs > 0 && rate.runs <= kRunsKept;
+                      rate.acceptance >= 0.0 && rate.acceptance <= 1.0 && rate.runs > 0 &&
+                      rate.runs <= kRunsKept;
     return fits ? std::optional{rate} : std::nullopt;
 }
 

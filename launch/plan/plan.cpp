@@ -88,6 +88,8 @@ PlannedMethod fit_of(const Method& method,
     found.processes = static_cast<int>(plan.value().placement.processes.size());
     if (parts_use(pipeline.value(), plan.value().placement) == PartsUse::StandIns)
         found.notes.emplace_back("without trained parts for this model");
+    const std::optional<DraftConfig>& draft = pipeline.value().config.draft;
+    found.guarded = !draft || !draft->observes();
     found.unverified = pipeline.value().config.acceptance != AcceptanceRule::Coupled;
     return found;
 }
@@ -148,11 +150,15 @@ void predict_all(const PredictionInputs& inputs,
         method.predicted_gain = rate > 0.0 ? method.predicted / rate : 0.0;
 }
 
-/// Of the methods that can decode the model here.
+/// It can decode the model here, exactly, and what it can lose is bounded.
+bool suits_auto(const PlannedMethod& method) {
+    return method.refusal.empty() && !method.unverified && method.guarded;
+}
+
 std::vector<std::string> names_of(const Planned& planned) {
     std::vector<std::string> names;
     for (const PlannedMethod& method : planned.methods) {
-        if (method.refusal.empty() && !method.unverified) names.push_back(method.name);
+        if (suits_auto(method)) names.push_back(method.name);
     }
     return names;
 }
@@ -164,8 +170,8 @@ std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cor
         choose_method({}, cores, names_of(planned), kPlainMethod).method;  // of an empty record
     std::vector<PlannedMethod*> chosen;
     for (PlannedMethod& method : planned.methods) {
-        const bool speculates = !method.name.starts_with("autoregressive") && !method.unverified;
-        if (method.refusal.empty() && speculates) chosen.push_back(&method);
+        const bool speculates = !method.name.starts_with(kPlainPipeline);
+        if (speculates && suits_auto(method)) chosen.push_back(&method);
     }
     std::stable_sort(chosen.begin(), chosen.end(), [&](const auto* a, const auto* b) {
         if ((a->name == first) != (b->name == first)) return a->name == first;
@@ -273,8 +279,7 @@ Status plan_methods(const PlanOptions& options, const Environment& environment) 
     if (Status s = try_best(options, task.value(), planned, record, environment); !s) return s;
     if (options.trials > 0) (void)records.write(key, record);
 
-    const AutoChoice choice =
-        choose_method(record, cores.size(), names_of(planned), kPlainMethod);
+    const AutoChoice choice = choose_method(record, cores.size(), names_of(planned), kPlainMethod);
     std::fputs(plan_table(head, planned.methods, choice).c_str(), stdout);
     if (!out) return {};
     const Result<ConfigSource> source = config_source("", choice.method);
@@ -299,7 +304,9 @@ Command add_plan(Command& app, PlanOptions& options) {
                        "draft model of the methods that draft with one, a GGUF file or a folder");
     add_prompt_set_options(command, options.prompts_file, options.prompts, options.max_tokens,
                            {.first_min = 1, .tokens_min = 16});
-    command.add_option("--trials", options.trials, "so many methods are tried; 0: predictions only")
+    command
+        .add_option("--trials", options.trials,
+                    "so many methods are tried, and plain decoding in a stage; 0: predictions only")
         .check(whole_number(0, 64))
         .show_default();
     command

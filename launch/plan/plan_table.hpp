@@ -21,6 +21,7 @@ struct PlannedMethod {
     std::vector<std::string> notes = {};
     std::string refusal = {};  // why it cannot decode this model here; empty: it can
     bool unverified = false;   // its text is not plain decoding's
+    bool guarded = true;       // the account bounds what it loses
 };
 
 struct PlanHead {

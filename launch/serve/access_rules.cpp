@@ -45,11 +45,16 @@ std::string_view host_part(std::string_view host) {
     return host.substr(0, host.find(':'));
 }
 
+/// The key of Authorization; nothing: it is absent or of another scheme, such as a proxy's Basic.
+std::optional<std::string_view> bearer_key(const RequestHead& head) {
+    constexpr std::string_view kBearer = "bearer ";
+    if (lower(head.authorization.substr(0, kBearer.size())) != kBearer) return {};
+    return trimmed(head.authorization.substr(kBearer.size()));
+}
+
 /// What a request names as its key; empty: nothing.
 std::string_view named_key(const RequestHead& head) {
-    constexpr std::string_view kBearer = "bearer ";
-    if (lower(head.authorization.substr(0, kBearer.size())) != kBearer) return head.x_api_key;
-    return trimmed(head.authorization.substr(kBearer.size()));
+    return bearer_key(head).value_or(head.x_api_key);
 }
 
 Status check_key_text(std::string_view key) {
@@ -139,6 +144,11 @@ std::optional<ApiError> AccessRules::check_place(const RequestHead& head) const 
 
 std::optional<ApiError> AccessRules::check_key(const RequestHead& head) const {
     if (!has_keys()) return {};
+    const std::optional<std::string_view> bearer = bearer_key(head);
+    if (bearer && !head.x_api_key.empty() && *bearer != head.x_api_key)
+        return ApiError{.status = 400,
+                        .message = "Authorization and X-Api-Key name different keys; send one",
+                        .code = "different_api_keys"};
     const Digest digest = digest_of(named_key(head));
     bool known = false;
     for (const Digest& each : digests_)

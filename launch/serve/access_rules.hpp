@@ -51,7 +51,7 @@ public:
 
     /// 400 or 403 for Host and Origin.
     [[nodiscard]] std::optional<ApiError> check_place(const RequestHead& head) const;
-    /// 401.
+    /// 401; 400 if Authorization and X-Api-Key name different keys, whether one is valid or not.
     [[nodiscard]] std::optional<ApiError> check_key(const RequestHead& head) const;
     /// The digest of the key that a request names: two requests with the same one have one owner.
     /// Empty without keys. Precondition: check_key() found nothing.

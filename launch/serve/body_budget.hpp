@@ -1,13 +1,13 @@
 // BodyBudget: how many bytes of requests' bodies the server holds at once, over all connections.
 //
-//     BodyShare share{budget, declared length, or the most that a body may have};
-//     if (!share.taken()) ...   503: others hold too much
-//     share.shrink_to(bytes);   the body is read, and so long
+//     BodyShare share{budget};
+//     ... some bytes of the body arrive ...
+//     if (!share.hold(bytes so far)) ...   503: others hold too much
 //
-// A share is given back with its object. On the I/O thread.
+// Bytes count once they are there: a body that was announced and is not sent takes nothing of the
+// others' room. A share is given back with its object. On the I/O thread.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace paceline::serve {
@@ -19,30 +19,23 @@ struct BodyBudget {
 
 class BodyShare {
 public:
-    BodyShare(BodyBudget& budget, std::uint64_t bytes) : budget_{budget} {
-        taken_ = bytes <= budget.most - std::min(budget.most, budget.held);
-        if (taken_) hold(bytes);
-    }
+    explicit BodyShare(BodyBudget& budget) : budget_{budget} {}
     BodyShare(const BodyShare&) = delete;
     BodyShare& operator=(const BodyShare&) = delete;
     ~BodyShare() { budget_.held -= bytes_; }
 
-    [[nodiscard]] bool taken() const { return taken_; }
-    /// At most what was asked for. Precondition: taken().
-    void shrink_to(std::uint64_t bytes) {
-        budget_.held -= bytes_;
-        hold(std::min(bytes, bytes_));
+    /// `bytes` in all, at least as many as before. False: there is no room, and nothing changes.
+    [[nodiscard]] bool hold(std::uint64_t bytes) {
+        const std::uint64_t more = bytes - bytes_;
+        if (more > budget_.most - budget_.held) return false;
+        budget_.held += more;
+        bytes_ = bytes;
+        return true;
     }
 
 private:
-    void hold(std::uint64_t bytes) {
-        bytes_ = bytes;
-        budget_.held += bytes;
-    }
-
     BodyBudget& budget_;
     std::uint64_t bytes_ = 0;
-    bool taken_ = false;
 };
 
 }  // namespace paceline::serve

@@ -19,7 +19,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-using Request = http::request<http::string_body>;
+using Request = http::request<GrowingBody>;
 
 constexpr std::size_t kReadBytes = 4096;
 constexpr std::size_t kPartingBytes = 1024 * 1024;
@@ -119,15 +119,15 @@ std::optional<ApiError> bad_head(const Request& request, const HttpLimits& limit
         return ApiError{.status = 431,
                         .message = "the head of the request has too many fields",
                         .code = "bad_request"};
+    bool twice = request.count("X-Api-Key") > 1;
     for (const http::field name :
          {http::field::host, http::field::origin, http::field::authorization,
-          http::field::content_type, http::field::content_length}) {
-        if (request.count(name) > 1)
-            return ApiError{.status = 400,
-                            .message = "a field of the request's head is there twice",
-                            .code = "bad_request"};
-    }
-    return {};
+          http::field::content_type, http::field::content_length})
+        twice = twice || request.count(name) > 1;
+    if (!twice) return {};
+    return ApiError{.status = 400,
+                    .message = "a field of the request's head is there twice",
+                    .code = "bad_request"};
 }
 
 /// What the head alone decides.
@@ -249,21 +249,10 @@ asio::awaitable<bool> HttpConnection::exchange() {
         reply.closes = true;
         co_return co_await writer_.write(reply, terms);
     }
-    BodyShare share{
-        context_.bodies,
-        parser.is_done() ? 0 : parser.content_length().value_or(context_.limits.body_bytes)};
-    if (!share.taken()) {
-        Reply reply = reply_of(ApiError{.status = 503,
-                                        .message = "too many bytes of other requests are held",
-                                        .code = "server_busy",
-                                        .retry_after_s = 1});
-        reply.closes = true;
-        co_return co_await writer_.write(reply, terms);
-    }
+    BodyShare share{context_.bodies};
     if (!parser.is_done()) {
-        const bool read = co_await read_body(parser);
+        const bool read = co_await read_body(parser, share, terms);
         if (!read) co_return false;
-        share.shrink_to(parser.get().body().size());
     }
     const std::string owner = route.value().is_health() ? "" : context_.access.owner_of(head);
     const Asked asked{.route = std::move(route.value()),
@@ -273,22 +262,38 @@ asio::awaitable<bool> HttpConnection::exchange() {
     co_return co_await answer_asked(stream_, context_, asked, terms);
 }
 
-asio::awaitable<bool> HttpConnection::read_body(Parser& parser) {
+/// False: the connection ends.
+asio::awaitable<bool> HttpConnection::read_body(Parser& parser,
+                                                BodyShare& share,
+                                                const ResponseTerms& terms) {
     const auto expects = parser.get()[http::field::expect];
     if (!expects.empty() && boost::beast::iequals(expects, "100-continue")) {
         const bool written = co_await writer_.write_continue();
         if (!written) co_return false;
     }
     boost::system::error_code error;
+    bool room = true;
+    parser.eager(true);
     {
         const ReadLimit limit{stream_, context_.limits.body};
-        co_await http::async_read(stream_, buffer_, parser,
-                                  asio::redirect_error(asio::use_awaitable, error));
+        while (room && !error && !limit.is_over() && !parser.is_done()) {
+            co_await http::async_read_some(stream_, buffer_, parser,
+                                           asio::redirect_error(asio::use_awaitable, error));
+            room = share.hold(parser.get().body().size());
+        }
         if (limit.is_over()) error = boost::beast::error::timeout;
     }
-    if (!error) co_return true;
-    co_await write_parse_error(error);
-    co_return false;
+    if (error) {
+        co_await write_parse_error(error);
+        co_return false;
+    }
+    if (room) co_return true;
+    Reply reply = reply_of(ApiError{.status = 503,
+                                    .message = "too many bytes of other requests are held",
+                                    .code = "server_busy",
+                                    .retry_after_s = 1});
+    reply.closes = true;
+    co_return co_await writer_.write(reply, terms);
 }
 
 asio::awaitable<void> HttpConnection::write_parse_error(boost::system::error_code error) {

@@ -12,8 +12,9 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
+#include "launch/serve/body_budget.hpp"
+#include "launch/serve/http_body.hpp"
 #include "launch/serve/http_context.hpp"
 #include "launch/serve/http_writer.hpp"
 
@@ -33,12 +34,14 @@ public:
     void close() { stream_.close(); }
 
 private:
-    using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+    using Parser = boost::beast::http::request_parser<GrowingBody>;
 
     boost::asio::awaitable<bool> wait_for_input();
     boost::asio::awaitable<void> part();
     boost::asio::awaitable<bool> exchange();
-    boost::asio::awaitable<bool> read_body(Parser& parser);
+    boost::asio::awaitable<bool> read_body(Parser& parser,
+                                           BodyShare& share,
+                                           const ResponseTerms& terms);
     boost::asio::awaitable<void> write_parse_error(boost::system::error_code error);
 
     HttpStream stream_;

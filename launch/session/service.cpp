@@ -244,7 +244,9 @@ void Service::finish(std::map<AnswerId, Open>::iterator at,
     std::string rest;
     if (std::optional<AnswerText>& text = open.order.text) {
         rest = text->finish();
-        if (text->stopped()) stats.finish = FinishReason::StopString;
+        if (text->stopped())
+            stats.finish =
+                text->ended_by_rule() ? FinishReason::EndToken : FinishReason::StopString;
     }
     if (open.order.counted) count(stats, status);
     open.stream->end(rest, stats, status);

@@ -14,8 +14,8 @@
 // submit() answers at once: an order is refused if it is invalid, if too many wait, or while
 // draining. An order waits by priority and age (waiting_line.hpp) and takes nothing of the pipeline
 // until it runs. Its answer so far is in its AnswerStream (answer_stream.hpp): no code of a client
-// runs on the pipeline's loop, and no reader can delay it. Tokens become text, and stop strings end
-// an answer, before they are appended.
+// runs on the pipeline's loop, and no reader can delay it. Tokens become text, and stop strings or
+// a rule of the order's text end an answer, before they are appended.
 // A deadline ends its answer with an error. The time in which an essential stage is lost does not
 // count for any.
 // A conversation's next turn is a new order with the whole text: what the caches have of it is not

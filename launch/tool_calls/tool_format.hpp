@@ -48,6 +48,7 @@ struct ReplyFormat {
     std::vector<std::string> names = {};  // of the tools
     bool thoughts = false;                // the text before </think> is a thought
     bool begins_in_thought = false;       // the prompt ends with <think>
+    bool one_call = false;                // the answer ends behind its first call
 
     [[nodiscard]] bool is_plain() const { return tools == ToolFormat::None && !thoughts; }
 };

@@ -49,7 +49,7 @@ void fill_reasoning(Heap& heap, Dict& message) {
 }
 
 /// `call` with its function's arguments as an object.
-Result<Value> with_parsed_arguments(Heap& heap, const Value& call) {
+Result<Value> with_parsed_arguments(Heap& heap, const Value& call, CutArguments cut) {
     if (!call.is(Kind::Dict)) return call;
     Dict outer = call.dict();
     Value* function = find(outer, "function");
@@ -57,7 +57,9 @@ Result<Value> with_parsed_arguments(Heap& heap, const Value& call) {
     Dict inner = function->dict();
     Value* arguments = find(inner, "arguments");
     if (arguments == nullptr || !arguments->is(Kind::Text)) return call;
-    const Result<Value> parsed = jinja::json_value(heap, arguments->text().bytes());
+    Result<Value> parsed = jinja::json_value(heap, arguments->text().bytes());
+    if (!parsed && cut == CutArguments::AsText) return call;
+    if (!parsed && cut == CutArguments::AsEmpty) parsed = heap.add(Dict{});
     if (!parsed || !parsed.value().is(Kind::Dict)) {
         return Error{Errc::BadArgument,
                      "tool_calls: arguments are a text, but " +
@@ -68,12 +70,12 @@ Result<Value> with_parsed_arguments(Heap& heap, const Value& call) {
     return heap.add(std::move(outer));
 }
 
-Status parse_arguments(Heap& heap, Dict& message) {
+Status parse_arguments(Heap& heap, Dict& message, CutArguments cut) {
     Value* calls = find(message, "tool_calls");
     if (calls == nullptr || !calls->is(Kind::List)) return {};
     List list;
     for (const Value& call : calls->list().items) {
-        const Result<Value> parsed = with_parsed_arguments(heap, call);
+        const Result<Value> parsed = with_parsed_arguments(heap, call, cut);
         if (!parsed) return parsed.error();
         list.items.push_back(parsed.value());
     }
@@ -83,7 +85,7 @@ Status parse_arguments(Heap& heap, Dict& message) {
 
 }  // namespace
 
-Result<Value> chat_messages(Heap& heap, std::string_view json) {
+Result<Value> chat_messages(Heap& heap, std::string_view json, CutArguments cut) {
     const Result<Value> parsed = jinja::json_value(heap, json);
     if (!parsed) return Error{parsed.error().code, "messages: " + parsed.error().what};
     if (!parsed.value().is(Kind::List))
@@ -95,7 +97,7 @@ Result<Value> chat_messages(Heap& heap, std::string_view json) {
         Dict message = value.dict();
         drop_nulls(message);
         fill_reasoning(heap, message);
-        if (Status s = parse_arguments(heap, message); !s)
+        if (Status s = parse_arguments(heap, message, cut); !s)
             return Error{s.error().code, where + "." + s.error().what};
         messages.items.push_back(jinja::with_known_role(heap, heap.add(std::move(message))));
     }

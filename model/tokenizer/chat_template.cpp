@@ -4,7 +4,6 @@
 #include <ctime>
 
 #include "model/templates/json_value.hpp"
-#include "model/tokenizer/chat_messages.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
@@ -133,7 +132,8 @@ void ChatTemplate::add_specials(jinja::Variables& variables) const {
 Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
                                               std::string_view tools,
                                               const jinja::LocalTime& now,
-                                              std::string_view arguments) const {
+                                              std::string_view arguments,
+                                              CutArguments cut) const {
     jinja::Variables variables;
     if (!arguments.empty()) {
         const Result<Value> given = jinja::json_value(variables.heap(), arguments);
@@ -143,7 +143,7 @@ Result<jinja::Text> ChatTemplate::render_json(std::string_view messages,
         for (const auto& [name, value] : given.value().dict().items)
             variables.set(std::string{name.text().bytes()}, value);
     }
-    const Result<Value> list = chat_messages(variables.heap(), messages);
+    const Result<Value> list = chat_messages(variables.heap(), messages, cut);
     if (!list) return fit_to_print(list.error());
     variables.set("messages", list.value());
     return render_with(variables, tools, now);

@@ -15,6 +15,7 @@
 
 #include "ipc/base/result.hpp"
 #include "model/templates/template.hpp"
+#include "model/tokenizer/chat_messages.hpp"
 #include "model/tokenizer/tokenizer.hpp"
 #include "model/weights/chat_sources.hpp"
 
@@ -44,12 +45,13 @@ public:
                                              const jinja::LocalTime& now,
                                              std::string_view tools = {}) const;
     /// A conversation in the JSON of chat APIs (chat_messages.hpp). `arguments`: a JSON object of
-    /// further variables of the template, or empty.
+    /// further variables of the template, or empty. `cut`: of the arguments of tool calls.
     /// Errors: also BadArgument: no JSON, or not of that form.
     [[nodiscard]] Result<jinja::Text> render_json(std::string_view messages,
                                                   std::string_view tools,
                                                   const jinja::LocalTime& now,
-                                                  std::string_view arguments = {}) const;
+                                                  std::string_view arguments = {},
+                                                  CutArguments cut = CutArguments::Refuse) const;
     /// Its token ids.
     [[nodiscard]] Result<std::vector<TokenId>> encode(const Tokenizer& tokenizer,
                                                       std::span<const ChatMessage> messages,

@@ -26,6 +26,12 @@ class Access(CliTest):
             for given in ({"Authorization": "Bearer first-key-1"}, {"Authorization": "bearer second-key-2"},
                           {"X-Api-Key": "second-key-2"}):
                 self.assertEqual(server.get("/v1/models", headers={"Host": "any.example", **given}).status, 200)
+            different = server.get("/v1/models", headers={"Authorization": "Bearer first-key-1",
+                                                          "X-Api-Key": "second-key-2"})
+            self.assertEqual((different.status, different.json["error"]["code"]), (400, "different_api_keys"))
+            for pair in (("first-key-1", "wrong-key-1"), ("wrong-key-1", "first-key-1"), ("first-key-1", "first-key-1")):
+                head = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + "".join(f"X-Api-Key: {key}\r\n" for key in pair)
+                self.assertEqual(server.raw((head + "\r\n").encode())[9:12], b"400", pair)
         self.assertNotIn("first-key", "\n".join(server.lines))
 
     def test_an_allowed_origin_gets_its_headers(self):

@@ -219,7 +219,8 @@ class OpenApi(ServeTest):
     def test_the_server_answers_each_path_with_and_without_v1(self):
         for path, methods in self.api["paths"].items():
             for method, operation in methods.items():
-                for alias in (path, path.removeprefix("/v1") if path.startswith("/v1/") else "/v1" + path):
+                other = path.removeprefix("/v1") if path.startswith("/v1/") else "/v1" + path
+                for alias in (path,) if path == "/" else (path, other):
                     answer = self.server.ask(method.upper(), alias.replace("{id}", "none"),
                                              *([{}] if method == "post" else []))
                     self.assertIn(str(answer.status), operation["responses"], (method, alias))

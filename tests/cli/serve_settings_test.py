@@ -1,6 +1,8 @@
 """paceline serve: options, variables and the table [serve]; sockets, systemd, limits of time."""
 
+import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -218,6 +220,29 @@ class Time(CliTest):
                 self.assertTrue(got.startswith(b"HTTP/1.1 408 "), got)
                 self.assertIn(b"request_timeout", got)
                 self.assertIn(b"Connection: close", got)
+
+    def test_bodies_that_are_announced_and_not_sent_keep_no_other_request_out(self):
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Expect: 100-continue\r\nContent-Length: 8388608\r\n\r\n")
+        with Server(*METHOD) as server, contextlib.ExitStack() as clients:
+            for _ in range(40):  # 320 MiB; the bodies that a server holds have at most 256
+                client = clients.enter_context(socket.create_connection((server.host, server.port), timeout=LIMIT_S))
+                client.sendall(head)
+                self.assertTrue(client.recv(4096).startswith(b"HTTP/1.1 100 "))
+                client.sendall(b"{")
+            self.assertEqual(server.chat(max_tokens=1).status, 200)
+
+    def test_a_body_in_many_parts_is_read_to_its_end(self):
+        text = b'{"content": "' + b"ab " * 100_000 + b'"}'
+        parts = [text[i:i + 70_000] for i in range(0, len(text), 70_000)]
+        with Server(*METHOD) as server:
+            whole = server.post("/tokenize", text).json["tokens"]
+            head = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+            chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+            got = self.raw(server, head + chunks)
+            self.assertTrue(got.startswith(b"HTTP/1.1 200 "), got[:200])
+            self.assertEqual(json.loads(got.partition(b"\r\n\r\n")[2])["tokens"], whole)
 
     def test_deadlines_of_a_request_end_it_with_an_error(self):
         path = self.folder / "pipeline.toml"

@@ -213,7 +213,9 @@ class Pages(ServeTest):
         self.assertEqual(self.server.get("/v1/completions").headers["Allow"], "POST")
 
     def test_unknown_pages_are_404_and_those_of_other_servers_501(self):
-        self.assertEqual(self.server.get("/nothing").status, 404)
+        for path in ("/nothing", "/v1", "/v1/"):
+            answer = self.server.get(path)
+            self.assertEqual((answer.status, answer.json["error"]["code"]), (404, "not_found"), path)
         for path in ("/infill", "/v1/embeddings", "/v1/rerank", "/v1/score"):
             self.assertEqual(self.server.post(path, {}).status, 501, path)
 

@@ -75,6 +75,23 @@ class Chat(ToolsTest):
         self.assertEqual(again["choices"][0]["message"]["content"], "It rains in Köln.")
         self.assertEqual(again["choices"][0]["finish_reason"], "stop")
 
+    def test_a_call_that_a_limit_has_cut_goes_back_as_it_is(self):
+        for limit in range(8, 40):
+            choice = self.ok("/v1/chat/completions", {**ASK, "max_tokens": limit}).json["choices"][0]
+            if calls := choice["message"].get("tool_calls"):
+                break
+        else:
+            self.fail("no limit cuts a call")
+        arguments = calls[0]["function"]["arguments"]
+        self.assertEqual(choice["finish_reason"], "length")
+        with self.assertRaises(json.JSONDecodeError):
+            json.loads(arguments)
+        result = {"role": "tool", "tool_call_id": calls[0]["id"], "content": "cut"}
+        replayed = {**ASK, "messages": [*ASK["messages"], choice["message"], result]}
+        self.assertIn(json.dumps(arguments, ensure_ascii=False), self.ok("/apply-template", replayed).json["prompt"])
+        answer = self.ok("/v1/chat/completions", replayed).json["choices"][0]
+        self.assertEqual(answer["message"]["content"], "It rains in Köln.")
+
     def test_a_stream_has_the_parts_of_the_whole(self):
         whole = self.ok("/v1/chat/completions", ASK).json["choices"][0]["message"]
         answer = self.ok("/v1/chat/completions", {**ASK, "stream": True})
@@ -123,8 +140,34 @@ class Chat(ToolsTest):
         self.refused(chat, {**ASK, "tools": [{}]}, 400, "tools[0].function")
         self.refused(chat, {**ASK, "tool_choice": "sometimes"}, 400, "tool_choice")
         self.refused(chat, {**ASK, "tool_choice": {"type": "function", "function": {"name": "x"}}}, 400, "tool_choice")
-        broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}
+        broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "[1]"}}]}
         self.assertIn("messages[1]", self.refused(chat, {**ASK, "messages": [*ASK["messages"], broken]}, 400)["message"])
+
+
+class OneCall(ToolsTest):
+    TEXTS = ["I look.\n" + CALL + "\n" + CALL.replace("Köln", "Rom") + "\nDone."]
+
+    def test_without_parallel_calls_the_answer_ends_behind_the_first(self):
+        whole = self.ok("/v1/chat/completions", ASK).json
+        self.assertEqual(len(whole["choices"][0]["message"]["tool_calls"]), 2)
+        one = self.ok("/v1/chat/completions", {**ASK, "parallel_tool_calls": False}).json
+        message = one["choices"][0]["message"]
+        call, = message["tool_calls"]
+        self.assertEqual((message["content"], one["choices"][0]["finish_reason"]), ("I look.", "tool_calls"))
+        self.assertEqual(json.loads(call["function"]["arguments"]), ARGUMENTS)
+        self.assertLess(one["usage"]["completion_tokens"], whole["usage"]["completion_tokens"])
+        read = joined(self.ok("/v1/chat/completions", {**ASK, "parallel_tool_calls": False, "stream": True}).events)
+        self.assertEqual((read["content"], read["finish"], [each["arguments"] for each in read["calls"]]),
+                         ("I look.", "tool_calls", [call["function"]["arguments"]]))
+
+    def test_the_other_apis_have_the_same_end(self):
+        items = self.ok("/v1/responses", {**Responses.ASK, "parallel_tool_calls": False}).json
+        self.assertEqual([item["type"] for item in items["output"]], ["message", "function_call"])
+        self.assertEqual(items["status"], "completed")
+        choice = {"type": "auto", "disable_parallel_tool_use": True}
+        blocks = self.ok("/v1/messages", {**Messages.ASK, "tool_choice": choice}).json
+        self.assertEqual([block["type"] for block in blocks["content"]], ["text", "tool_use"])
+        self.assertEqual(blocks["stop_reason"], "tool_use")
 
 
 class Required(ToolsTest):

@@ -149,7 +149,7 @@ Result<Datastore> Datastore::open(const std::string& path, const TokenizerData& 
                         "{:016x}, this model's {:016x}",
                         header.tokenizer, wanted));
     }
-    // Whoever wrote it: nothing outside of it is read, and nothing but tokens is proposed.
+    // A file from any writer: nothing outside of it is read, and nothing but tokens is proposed.
     const auto vocabulary = static_cast<TokenId>(tokenizer.tokens.size());
     for (std::size_t i = 0; i < count; ++i) {
         if (store.suffixes_[i] >= count) {

@@ -37,11 +37,23 @@ private:
     RowOrder order_;
 };
 
+/// All of them in their order, as far as there is room.
+RowOrder as_they_are(std::span<const TreeNode* const> nodes, std::uint32_t rows_max) {
+    RowOrder order;
+    for (const TreeNode* node : nodes.first(std::min<std::size_t>(nodes.size(), rows_max)))
+        order.nodes.push_back(node->id);
+    return order;
+}
+
 }  // namespace
 
 RowOrder observed_last(const TokenTree& tree,
                        std::span<const TreeNode* const> nodes,
                        std::uint32_t rows_max) {
+    const auto all = tree.nodes();
+    const bool none = std::none_of(all.begin(), all.end(),
+                                   [](const TreeNode& node) { return is_observed(&node); });
+    if (none) return as_they_are(nodes, rows_max);
     // Above an observed node or observed itself, and below one, which may be sent already.
     std::set<NodeId> above_observed;
     std::set<NodeId> below_observed;
@@ -52,12 +64,7 @@ RowOrder observed_last(const TokenTree& tree,
             if (above->id != node->id && is_observed(above)) below_observed.insert(node->id);
         }
     }
-    if (above_observed.empty() && below_observed.empty()) {
-        RowOrder order;
-        for (const TreeNode* node : nodes.first(std::min<std::size_t>(nodes.size(), rows_max)))
-            order.nodes.push_back(node->id);
-        return order;
-    }
+    if (above_observed.empty() && below_observed.empty()) return as_they_are(nodes, rows_max);
     const auto yields = [&](const TreeNode* node) {
         return above_observed.contains(node->id) || below_observed.contains(node->id);
     };

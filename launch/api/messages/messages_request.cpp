@@ -45,11 +45,23 @@ ApiResult<std::string> block_text(const json& content, const std::string& place)
         const auto at = content[i].find("text");
         if (at == content[i].end() || !at->is_string())
             return bad_field(name + ".text", "must be a string");
-        const std::string own = without_billing_line(at->get<std::string>());
+        const auto& own = at->get_ref<const std::string&>();
         if (!text.empty() && !own.empty()) text += "\n\n";
         text += own;
     }
     return text;
+}
+
+/// The same of the system's text, whose billing line may be a block of its own. What tools and
+/// users say stays as it is.
+ApiResult<std::string> system_text(const json& content, const std::string& place) {
+    if (content.is_string()) return without_billing_line(content.get<std::string>());
+    json blocks = content;
+    for (json& block : blocks) {
+        if (block.is_object() && block.contains("text") && block["text"].is_string())
+            block["text"] = without_billing_line(block["text"].get<std::string>());
+    }
+    return block_text(blocks, place);
 }
 
 std::optional<ApiError> add_user_block(const json& block,
@@ -91,9 +103,9 @@ std::optional<ApiError> add_turn(const json& message, const std::string& place, 
     const json content = message.value("content", json{});
     const std::string inner = place + ".content";
     if (role == "system") {
-        ApiResult<std::string> text = block_text(content, inner);
+        ApiResult<std::string> text = system_text(content, inner);
         if (!text) return text.error();
-        body.add_system(text.value());
+        if (!text.value().empty()) body.add_system(text.value());
         return {};
     }
     if (role != "user" && role != "assistant")
@@ -173,10 +185,9 @@ void move_output(Fields& fields, json& common) {
 ApiResult<json> turns_of(Fields& fields) {
     ChatBody body;
     if (const json* system = fields.find("system")) {
-        ApiResult<std::string> text = block_text(*system, "system");
+        ApiResult<std::string> text = system_text(*system, "system");
         if (!text) return text.error();
-        const std::string own = without_billing_line(text.value());
-        if (!own.empty()) body.add_system(own);
+        if (!text.value().empty()) body.add_system(text.value());
     }
     const json* messages = fields.list("messages", kMessagesMax);
     if (fields.error()) return *fields.error();

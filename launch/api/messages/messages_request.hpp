@@ -6,8 +6,9 @@
 //     output_config -> reasoning_effort, response_format
 //
 // A line of the system text that names how a client is billed changes with each of its calls, and
-// is dropped: else no prefix of the prompt would be found in the cache. Tools that run on the
-// server of that API are skipped; so are cache_control and fields that change no answer. Pure.
+// is dropped: else no prefix of the prompt would be found in the cache. In results of tools it is
+// data, and stays. Tools that run on the server of that API are skipped; so are cache_control and
+// fields that change no answer. Pure.
 #pragma once
 
 #include <string>

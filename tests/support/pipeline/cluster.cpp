@@ -60,17 +60,12 @@ Result<RequestId> Cluster::submit(const Request& request, std::size_t stop_after
         ++answer->ends;
         answer->stats = stats;
         answer->status = status;
-        answer->ended_everywhere = !replays_at_loss_ || replays() > *replays_at_loss_;
     };
     return conductor.submit(std::move(order));
 }
 
 void Cluster::lose(StageId id) {
     world.lose(id);
-    if (id != kTheDraft) {
-        replays_at_loss_ = replays();
-        for (const auto& answer : answers) answer->ended_everywhere = false;
-    }
     if (id == kTheDraft) {
         draft_.reset();
         return;
@@ -134,10 +129,6 @@ const SegmentActor& Cluster::segment(int index) const {
 
 const BatchScheduler& Cluster::scheduler() const {
     return *segment(1).scheduler();
-}
-
-std::uint64_t Cluster::replays() const {
-    return world.counted(kTheConductor, counters::kReplays);
 }
 
 std::size_t Cluster::place(int index) {

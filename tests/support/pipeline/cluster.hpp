@@ -22,8 +22,6 @@ struct ReceivedAnswer {
     int ends = 0;
     AnswerStats stats;
     Status status;
-    // Every segment knows of the end: none was lost between the last Begin and now.
-    bool ended_everywhere = false;
 };
 
 class Cluster {
@@ -64,7 +62,6 @@ private:
         std::unique_ptr<FakeBackend> backend;
         std::unique_ptr<SegmentActor> actor;
     };
-    [[nodiscard]] std::uint64_t replays() const;
     static std::size_t place(int index);
     [[nodiscard]] bool drafts() const;
 
@@ -78,7 +75,6 @@ private:
     std::unique_ptr<Actor> draft_;
     std::shared_ptr<Texts> texts_ = std::make_shared<Texts>();
     std::uint64_t sources_ = 0;
-    std::optional<std::uint64_t> replays_at_loss_;  // of a segment, the last one
     bool conductor_is_over_ = false;
     std::size_t faults_seen_ = 0;
 };

@@ -52,15 +52,15 @@ public:
     }
     void handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) override {
         const bool own = kind == static_cast<std::uint16_t>(msg::Kind::OwnTokens);
-        const std::uint64_t fate = own ? random_() % 8 : 7;
-        if (fate == 0) return;
-        if (fate == 1) {
+        const std::uint64_t delivery = own ? random_() % 8 : 7;
+        if (delivery == 0) return;
+        if (delivery == 1) {
             late_.assign(bytes.begin(), bytes.end());
             late_from_ = from;
             return;
         }
         draft_->handle(from, kind, bytes);
-        if (fate == 2) draft_->handle(from, kind, bytes);
+        if (delivery == 2) draft_->handle(from, kind, bytes);
         if (own || late_.empty()) return;
         const std::vector<std::byte> late = std::exchange(late_, {});
         draft_->handle(late_from_, static_cast<std::uint16_t>(msg::Kind::OwnTokens), late);

@@ -93,7 +93,7 @@ PipelineOptions options_of(const Mixture& choice, std::uint64_t seed) {
     options.dispatch.batches_in_flight_max =
         choice.in_flight == 0 ? 1 : 2 + static_cast<std::uint32_t>(random() % 5);
     options.dispatch.rows_max = 1 + static_cast<std::uint32_t>(random() % 12);
-    if (choice.drafting % 11 == 10)
+    if (options.drafting == Drafting::Guesses)
         options.dispatch.rows_max += static_cast<std::uint32_t>(seed % 53);
     options.dispatch.prefill_rows = 1 + static_cast<std::uint32_t>(random() % 40);
     options.dispatch.requests_max = 1 + static_cast<std::uint32_t>(random() % 8);
@@ -193,7 +193,7 @@ TEST_CASE("a cache that has no room for all texts preempts requests and changes 
         Cluster cluster{options};
         std::vector<Oracle> oracles;
         for (Request request : requests_of(choice, seed)) {
-            // Most prompts of some length, so that two of them have no room; all leave the answer its own.
+            // Most prompts of some length, so that two have no room; all leave the answer its own.
             std::mt19937_64 random{seed * 100 + oracles.size()};
             const std::size_t length = random() % 4 == 0 ? random() % 50 : 50 + random() % 60;
             while (request.text.size() < length)

@@ -57,6 +57,14 @@ TEST_CASE("plain decoding is chosen where every method that was tried loses clea
     CHECK(choice_of(slow).method == "pearl");
 }
 
+TEST_CASE("plain decoding in a stage is a measure and no choice") {
+    MethodRecord record;
+    record.add("prompt-lookup+draft", gain(0.9));
+    record.add("autoregressive", gain(0.98, 9));
+    const std::vector<std::string> known{"autoregressive", "prompt-lookup", "prompt-lookup+draft"};
+    CHECK(choose_method(record, 2, known, "plain").method == "plain");
+}
+
 TEST_CASE("a method that this program does not have is not chosen") {
     MethodRecord record;
     record.add("prompt-lookup+draft", gain(1.0));

@@ -95,7 +95,9 @@ TEST_CASE("sources that observe rows need the settings under which these are ver
     CHECK(contains(refusal("lookahead", "thompson = true\n" + wide), "thompson = true"));
     CHECK(contains(refusal("jacobi", "confidence_min = 0.5\n" + kOff), "confidence_min = 0.5"));
     CHECK(contains(refusal("lookahead", wide + "reach_min = 0.1\n"), "[schedule] reach_min = 0.1"));
-    (void)accepted("lookahead+first-layers", "adaptive = true\nconfidence_min = 0.4\n" + wide);
+    CHECK(
+        contains(refusal("lookahead+first-layers", "adaptive = true\n" + wide), "adaptive = true"));
+    (void)accepted("lookahead+first-layers", "confidence_min = 0.4\n" + wide);
 }
 
 TEST_CASE("without a datastore what is beside it drafts, and the stand-in where nothing is") {

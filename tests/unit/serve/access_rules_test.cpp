@@ -114,6 +114,21 @@ TEST_CASE("access: a key of a variable counts like those of the file") {
     CHECK_FALSE(AccessRules::make("127.0.0.1", {.key = "short"}, {}));
 }
 
+TEST_CASE("access: two different keys in one request are refused, whichever of them is valid") {
+    const AccessRules rules = AccessRules::make("127.0.0.1", {.key = "secret-key-1"}, {}).value();
+    const auto check = [&](const char* authorization, const char* other) {
+        return status(rules.check_key({.authorization = authorization, .x_api_key = other}));
+    };
+    CHECK(check("Bearer secret-key-1", "secret-key-2") == 400);
+    CHECK(check("Bearer secret-key-2", "secret-key-1") == 400);
+    CHECK(check("Bearer ", "secret-key-1") == 400);
+    CHECK(check("Bearer secret-key-1", "secret-key-1") == 200);
+    CHECK(check("Bearer secret-key-2", "secret-key-2") == 401);
+    CHECK(check("Basic dTpw", "secret-key-1") == 200);  // of a proxy in front: no key of ours
+    const AccessRules open = AccessRules::make("127.0.0.1", {}, {}).value();
+    CHECK_FALSE(open.check_key({.authorization = "Bearer a", .x_api_key = "b"}));
+}
+
 TEST_CASE("access: requests with the same key have one owner, and without keys all have") {
     const AccessRules rules = AccessRules::make("127.0.0.1", {.key = "secret-key-1"}, {}).value();
     const std::string owner = rules.owner_of({.authorization = "Bearer secret-key-1"});

@@ -6,22 +6,27 @@
 
 using namespace paceline::serve;  // NOLINT(google-build-using-namespace): a test reads like prose
 
-TEST_CASE("bodies share a budget, and what a body did not need goes to others") {
+TEST_CASE("bodies share a budget, each with the bytes that have arrived") {
     BodyBudget budget{.most = 100};
     std::optional<BodyShare> first;
-    first.emplace(budget, 60);
-    REQUIRE(first->taken());
-    CHECK_FALSE(BodyShare{budget, 41}.taken());
-    CHECK(budget.held == 60);
-    first->shrink_to(10);
+    first.emplace(budget);
+    const BodyShare waits{budget};  // its body was announced: that takes nothing
+    CHECK(budget.held == 0);
+    CHECK(first->hold(0));
+    CHECK(first->hold(60));
+    CHECK(first->hold(60));
     {
-        const BodyShare second{budget, 90};
-        CHECK(second.taken());
-        CHECK_FALSE(BodyShare{budget, 1}.taken());
-        CHECK(BodyShare{budget, 0}.taken());
+        BodyShare second{budget};
+        CHECK(second.hold(30));
+        CHECK_FALSE(second.hold(41));
+        CHECK(budget.held == 90);
+        CHECK(second.hold(40));
+        CHECK_FALSE(first->hold(61));
     }
+    CHECK(first->hold(100));
     first.reset();
     CHECK(budget.held == 0);
-    CHECK_FALSE(BodyShare{budget, 101}.taken());
+    BodyShare too_long{budget};
+    CHECK_FALSE(too_long.hold(101));
     CHECK(budget.held == 0);
 }

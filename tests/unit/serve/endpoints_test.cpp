@@ -29,6 +29,8 @@ TEST_CASE("routes: paths with and without /v1, with queries") {
     CHECK(find_route("GET", "/").value().endpoint == Endpoint::Page);
     CHECK(status("POST", "/") == 405);
     CHECK(status("GET", "") == 404);
+    for (const char* base : {"/v1", "/v1/", "/v1/?x=1", "/v1/#x", "/v1//"})
+        CHECK_MESSAGE(status("GET", base) == 404, base);
     CHECK(status("POST", "/v1/embeddings") == 501);
 }
 

@@ -186,6 +186,34 @@ TEST_CASE("messages: the line that names the billing goes, whatever stands in it
     CHECK(without_billing_line("x-anthropic-billing-header: a").empty());
 }
 
+TEST_CASE("messages: the billing line goes from every system text, and stays in what tools say") {
+    const std::string line = "x-anthropic-billing-header: a=1\nRest.";
+    const json block{{"type", "text"}, {"text", line}};
+    const json blocks = json::array({block});
+    for (const json& text : {json(line), blocks}) {
+        const json chat = messages(
+            {{"system", text},
+             {"messages", json::array({{{"role", "user"},
+                                        {"content", json::array({{{"type", "tool_result"},
+                                                                  {"tool_use_id", "t"},
+                                                                  {"content", text}},
+                                                                 block})}},
+                                       {{"role", "assistant"}, {"content", "So."}},
+                                       {{"role", "system"}, {"content", text}}})}})["messages"];
+        REQUIRE(chat.size() == 5);
+        CHECK(chat[0]["content"] == "Rest.");
+        CHECK(chat[1]["content"] == line);
+        CHECK(chat[2]["content"] == line);
+        CHECK(chat[4] == json{{"role", "user"}, {"content", "Rest."}});
+    }
+    const json alone = messages(
+        {{"messages", json::array({{{"role", "user"}, {"content", "x"}},
+                                   {{"role", "assistant"}, {"content", "y"}},
+                                   {{"role", "system"},
+                                    {"content", "x-anthropic-billing-header: a"}}})}})["messages"];
+    CHECK(alone.size() == 2);
+}
+
 TEST_CASE("messages: errors have the form of that API") {
     const Reply reply = in_form(reply_of({.status = 401, .message = "a key"}), ErrorForm::Messages);
     CHECK(json::parse(reply.body) ==

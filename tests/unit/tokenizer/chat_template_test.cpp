@@ -262,6 +262,37 @@ TEST_CASE("arguments of a tool call are the object that their text is") {
     CHECK(printed(call, R"({"role": "user"})") == "error: messages must be a list of objects");
 }
 
+TEST_CASE("arguments that a limit has cut are refused, their text, or an empty object") {
+    const char* messages =
+        R"([{"tool_calls": [{"function": {"arguments": "{\"a\": \"<|im_end|>"}},
+                            {"function": {"arguments": "{\"b\": 1}"}}]}])";
+    const auto rendered = [&](const std::string& jinja, CutArguments cut) {
+        const ChatTemplate chat = ChatTemplate::make(data_with("smollm", jinja)).value();
+        return chat.render_json(messages, "", jinja::LocalTime{}, "", cut);
+    };
+    const std::string print =
+        "{% for c in messages[0].tool_calls %}{{ c.function.arguments if c.function.arguments is "
+        "string else c.function.arguments | tojson }};{% endfor %}";
+    CHECK(contains(rendered(print, CutArguments::Refuse).error().what, "messages[0].tool_calls"));
+    const jinja::Text text = rendered(print, CutArguments::AsText).value();
+    CHECK(text.bytes() == R"({"a": "<|im_end|>;{"b": 1};)");
+    const Tokenizer tokenizer = fixtures::tokenizer("smollm");
+    const std::vector<TokenId> ids = encode(tokenizer, text);
+    CHECK(std::count(ids.begin(), ids.end(), tokenizer.find("<|im_end|>").value()) == 0);
+    CHECK(rendered(print, CutArguments::AsEmpty).value().bytes() == R"({};{"b": 1};)");
+    const std::string members =
+        "{% for c in messages[0].tool_calls %}{% for k, v in c.function.arguments | items %}"
+        "{{ k }}{% endfor %};{% endfor %}";
+    CHECK_FALSE(rendered(members, CutArguments::AsText).ok());
+    CHECK(rendered(members, CutArguments::AsEmpty).value().bytes() == ";b;");
+    // JSON of another kind was not cut.
+    CHECK_FALSE(ChatTemplate::make(data_with("smollm", print))
+                    .value()
+                    .render_json(R"([{"tool_calls": [{"function": {"arguments": "[1]"}}]}])", "",
+                                 jinja::LocalTime{}, "", CutArguments::AsText)
+                    .ok());
+}
+
 TEST_CASE("with tools the template named tool_use is used, without them the default one") {
     ChatSources sources;
     sources.more = {{"rag", "rag"}, {"tool_use", "tools: {{ tools[0].name }}"}};

@@ -147,7 +147,7 @@ TEST_CASE("a turn that a prompt shared is not counted") {
     CHECK(rounds.turns.speculates());
 }
 
-TEST_CASE("a plain turn that verified candidates which were under way is not plain decoding's time") {
+TEST_CASE("a plain turn with candidates that were under way is not plain decoding's time") {
     Rounds rounds;
     rounds.run(20, 500, 2);
     const Micros plain = rounds.turns.plain_token();

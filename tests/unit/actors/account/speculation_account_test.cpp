@@ -165,10 +165,12 @@ TEST_CASE("a probe lasts as many turns, however many requests a turn has verdict
     int longest = 0;
     for (int i = 0; i < 200; ++i) {
         turn();
+        REQUIRE(price.has_value());
         probed = price->mode == Mode::Probe ? probed + 1 : 0;
         longest = std::max(longest, probed);
     }
     CHECK(longest >= SpeculationAccount::kProbeTurns);
+    CHECK(longest <= SpeculationAccount::kProbeTurns + 1);  // the price is told a turn later
 }
 
 TEST_CASE("a pause of two seconds, in any round, changes nothing for long") {

@@ -1,4 +1,4 @@
-// Datastore against a plain twin: a linear scan of the text, and a map of paths with their counts.
+// Datastore against a reference: a linear scan of the text, and a map of paths with their counts.
 #include "actors/decoding/guesses/datastore.hpp"
 
 #include <algorithm>

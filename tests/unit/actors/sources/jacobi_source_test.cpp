@@ -1,4 +1,4 @@
-// JacobiSource against a plain twin: Jacobi decoding on an array of guesses by position.
+// JacobiSource against a reference: Jacobi decoding on an array of guesses by position.
 #include "actors/draft/jacobi_source.hpp"
 
 #include <doctest/doctest.h>
@@ -59,7 +59,7 @@ TEST_CASE("in 500 rounds the guesses are those of Jacobi decoding by position") 
         Tokens text{1, 2, 3};
         JacobiSource source{static_cast<std::int32_t>(count)};
         source.commit(text);
-        PlainJacobi twin{target, text, count};
+        PlainJacobi reference{target, text, count};
         for (int round = 0; round < 500; ++round) {
             CAPTURE(round);
             const std::vector<SourceNode> nodes =
@@ -70,11 +70,11 @@ TEST_CASE("in 500 rounds the guesses are those of Jacobi decoding by position") 
                 CHECK(node.observe != 0);
                 proposed.push_back(node.token);
             }
-            CHECK(proposed == twin.guesses());
+            CHECK(proposed == reference.guesses());
             const ToyRound verified = toy_round(target, text, nodes);
             source.observe(verified.own);
             source.commit(verified.committed);
-            CHECK(verified.committed == twin.round());
+            CHECK(verified.committed == reference.round());
             accepted += verified.committed.size() - 1;
             text.insert(text.end(), verified.committed.begin(), verified.committed.end());
         }
@@ -131,7 +131,7 @@ TEST_CASE("a tree that is kept while the text goes on by its guesses keeps the n
     CHECK(Tokens{source.guesses().begin(), source.guesses().end()} == Tokens{4, 70, 70, 70});
 }
 
-TEST_CASE("names go round: those of the two plans before and of nodes that went are not heard") {
+TEST_CASE("names go round: those of the two plans before and of nodes that went are ignored") {
     ObservedRows rows;
     for (int plan = 0; plan < 400; ++plan) {
         CAPTURE(plan);

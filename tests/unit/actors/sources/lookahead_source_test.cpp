@@ -1,4 +1,4 @@
-// LookaheadSource against a plain twin: the rows of a step as the paper's code lays them out, with
+// LookaheadSource against a reference: the rows of a step as the paper's code lays them out, with
 // the attention mask written down as a table, from which each row's visible tokens follow.
 #include "actors/draft/lookahead_source.hpp"
 
@@ -191,10 +191,10 @@ TEST_CASE("in 500 rounds rows, window and pool are those of the paper's step und
         Tokens text{1, 2, 3, 1, 2, 5, 4};
         LookaheadSource source{options};
         source.commit(text);
-        PlainLookahead twin{target, text, options};
+        PlainLookahead reference{target, text, options};
         for (int round = 0; round < 500; ++round) {
             CAPTURE(round);
-            const auto inputs = twin.inputs();
+            const auto inputs = reference.inputs();
             CHECK(static_cast<std::int32_t>(inputs.size()) <= options.rows());
             std::map<Tokens, bool> paths;
             for (std::size_t at = 1; at < inputs.size(); ++at)
@@ -208,14 +208,14 @@ TEST_CASE("in 500 rounds rows, window and pool are those of the paper's step und
             }
             source.observe(verified.own);
             source.commit(verified.committed);
-            CHECK(verified.committed == twin.step());
+            CHECK(verified.committed == reference.step());
             longest = std::max(longest, verified.committed.size());
             text.insert(text.end(), verified.committed.begin(), verified.committed.end());
-            CHECK(source.window() == twin.rows());
+            CHECK(source.window() == reference.rows());
             for (TokenId token = 0; token < 6; ++token) {
-                const auto known = twin.pool().find(token);
+                const auto known = reference.pool().find(token);
                 const std::vector<Tokens> expected =
-                    known == twin.pool().end()
+                    known == reference.pool().end()
                         ? std::vector<Tokens>{}
                         : std::vector<Tokens>{known->second.begin(), known->second.end()};
                 CHECK(pooled(source.pool(), token) == expected);

@@ -1,4 +1,4 @@
-// OwnTokens through a pipeline: what a source hears about its observed nodes is what plain decoding
+// OwnTokens through a pipeline: what a source gets for its observed nodes is what plain decoding
 // says after them.
 #include <map>
 #include <random>
@@ -11,7 +11,7 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-struct Heard {
+struct Received {
     std::size_t tokens = 0;
     std::size_t of_accepted = 0;  // the target went on below that node
     std::size_t wrong = 0;
@@ -20,8 +20,14 @@ struct Heard {
 /// Random trees, some nodes of which are right and some observed.
 class WatchingSource final : public DraftSource {
 public:
-    WatchingSource(Request request, std::vector<TokenId> known, std::uint64_t seed, Heard& heard)
-        : request_{std::move(request)}, known_{std::move(known)}, random_{seed}, heard_{heard} {}
+    WatchingSource(Request request,
+                   std::vector<TokenId> known,
+                   std::uint64_t seed,
+                   Received& received)
+        : request_{std::move(request)},
+          known_{std::move(known)},
+          random_{seed},
+          received_{received} {}
 
     bool greedy = false;  // what is expected are the most probable tokens
 
@@ -65,7 +71,7 @@ public:
         for (const msg::OwnToken& each : own) {
             const auto found = named_.find(each.node);
             if (found == named_.end()) continue;
-            ++heard_.tokens;
+            ++received_.tokens;
             Request from = request_;
             from.text = text_;
             from.text.insert(from.text.end(), found->second.begin(), found->second.end());
@@ -73,10 +79,10 @@ public:
             from.end_tokens.clear();
             if (greedy) from.sampling.temperature = 0.0F;
             const std::vector<TokenId> plain = plain_answer(from).answer;
-            heard_.wrong += plain != std::vector{each.token} ? 1 : 0;
+            received_.wrong += plain != std::vector{each.token} ? 1 : 0;
             const bool accepted = from.text.size() <= known_.size() &&
                                   std::equal(from.text.begin(), from.text.end(), known_.begin());
-            heard_.of_accepted += accepted ? 1 : 0;
+            received_.of_accepted += accepted ? 1 : 0;
         }
     }
 
@@ -95,13 +101,14 @@ private:
     std::mt19937_64 random_;
     std::size_t begin_ = 0;  // name of the first observed node, from 0
     std::map<std::uint32_t, std::vector<TokenId>> named_;
-    Heard& heard_;
+    Received& received_;
 };
 
 }  // namespace
 
-TEST_CASE("a source hears what plain decoding says after observed nodes, accepted or rejected") {
-    Heard heard;
+TEST_CASE(
+    "a source receives what plain decoding draws after observed nodes, accepted or rejected") {
+    Received received;
     for (std::uint64_t seed = 1; seed <= 60; ++seed) {
         CAPTURE(seed);
         PipelineOptions options{.segments = 1 + static_cast<int>(seed % 3),
@@ -121,20 +128,21 @@ TEST_CASE("a source hears what plain decoding says after observed nodes, accepte
                 requests.back().sampling.seed = seed;
             }
         }
-        options.sources = [&heard, seed](const Request& request) {
+        options.sources = [&received, seed](const Request& request) {
             return std::make_unique<WatchingSource>(
-                request, whole_text(request, plain_answer(request)), seed, heard);
+                request, whole_text(request, plain_answer(request)), seed, received);
         };
         check_exact(options, requests);
     }
-    CHECK(heard.wrong == 0);
-    CHECK(heard.tokens > 1000);
-    CHECK(heard.of_accepted > 100);
-    CHECK(heard.of_accepted < heard.tokens / 2);
+    CHECK(received.wrong == 0);
+    CHECK(received.tokens > 1000);
+    CHECK(received.of_accepted > 100);
+    CHECK(received.of_accepted < received.tokens / 2);
 }
 
-TEST_CASE("under the rejection rule a source hears the most probable token of each observed row") {
-    Heard heard;
+TEST_CASE(
+    "under the rejection rule a source receives the most probable token of each observed row") {
+    Received received;
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
         BeginPayload request{small_request(seed)};
@@ -147,7 +155,7 @@ TEST_CASE("under the rejection rule a source hears the most probable token of ea
         options.dispatch.rows_max = 20;
         options.sources = [&](const Request& of) {
             auto source =
-                std::make_unique<WatchingSource>(of, whole_text(request, oracle), seed, heard);
+                std::make_unique<WatchingSource>(of, whole_text(request, oracle), seed, received);
             source->greedy = true;
             return source;
         };
@@ -155,6 +163,6 @@ TEST_CASE("under the rejection rule a source hears the most probable token of ea
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
     }
-    CHECK(heard.wrong == 0);
-    CHECK(heard.tokens > 300);
+    CHECK(received.wrong == 0);
+    CHECK(received.tokens > 300);
 }
