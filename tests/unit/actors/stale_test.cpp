@@ -109,7 +109,7 @@ TEST_CASE("a request that is stopped in the middle makes room for the next one")
         const auto answer = pipeline.conductor.log.answer(RequestId{2});
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
         pipeline.run_dry();
-        CHECK(pipeline.segment_actors.front()->scheduler()->pages_in_use() == 0);
+        CHECK(pipeline.segment_actors.front()->scheduler()->pages().in_use() == 0);
     }
 }
 
