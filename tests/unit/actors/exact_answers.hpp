@@ -10,8 +10,6 @@
 
 namespace paceline::testing {
 
-inline constexpr RequestId kOne{1};
-
 inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
     const auto answer = pipeline.conductor.log.answer(request);
     return {answer.begin(), answer.end()};

@@ -5,8 +5,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr RequestId kOne{1};
-
 msg::Route route(std::uint64_t request, std::uint32_t attempt) {
     return {.request = RequestId{request}, .attempt = Attempt{attempt}, .epoch = Epoch{1}};
 }
