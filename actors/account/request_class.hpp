@@ -1,5 +1,5 @@
-// The classes of numbers of requests in a batch: what is measured of one number holds for the others
-// of its class. 1, 2, 3 to 4, 5 to 8 requests and so on are a class each.
+// The classes of numbers of requests in a batch: what is measured of one number holds for the
+// others of its class. 1, 2, 3 to 4, 5 to 8 requests and so on are a class each.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-DrawJob job_of(const HeadRow& head) {
+DrawJob job_of(const PassHead& head) {
     return {head.sampling, head.position + 1, head.count};
 }
 
@@ -32,11 +32,11 @@ DraftHead::DraftHead(Backend& backend, const DraftHeadOptions& options)
     }
 }
 
-bool DraftHead::draws_with_layers(std::span<const HeadRow> heads, std::size_t rows) const {
+bool DraftHead::draws_with_layers(std::span<const PassHead> heads, std::size_t rows) const {
     if (!device_draws(heads)) return false;
     // A row that is asked for twice has two jobs.
     std::vector<bool> asked(rows, false);
-    return std::none_of(heads.begin(), heads.end(), [&](const HeadRow& head) {
+    return std::none_of(heads.begin(), heads.end(), [&](const PassHead& head) {
         const bool before = asked[head.row];
         asked[head.row] = true;
         return before;
@@ -44,27 +44,27 @@ bool DraftHead::draws_with_layers(std::span<const HeadRow> heads, std::size_t ro
 }
 
 RunOutcome DraftHead::run_and_draw(std::span<const Row> rows,
-                                   std::span<HeadRow> heads,
+                                   std::span<PassHead> heads,
                                    const CancelToken* cancel) {
     std::vector<DrawJob> jobs(rows.size());
-    for (const HeadRow& head : heads) jobs[head.row] = job_of(head);
+    for (const PassHead& head : heads) jobs[head.row] = job_of(head);
     std::vector<std::vector<Candidate>> best(rows.size());
     const RunOutcome outcome = backend_.device_sampler()->run_and_draw_candidates(
         options_.head, rows, {}, {.jobs = jobs}, best, cancel);
-    for (HeadRow& head : heads) take_drawn(head, std::move(best[head.row]));
+    for (PassHead& head : heads) take_drawn(head, std::move(best[head.row]));
     return outcome;
 }
 
-void DraftHead::give_candidates(const RowMemory& hidden, std::span<HeadRow> heads) {
+void DraftHead::give_candidates(const RowMemory& hidden, std::span<PassHead> heads) {
     for (std::size_t first = 0; first < heads.size(); first += kHeadsAtOnce)
         give(hidden, heads.subspan(first, std::min(kHeadsAtOnce, heads.size() - first)));
 }
 
 /// At most kHeadsAtOnce.
-void DraftHead::give(const RowMemory& hidden, std::span<HeadRow> heads) {
+void DraftHead::give(const RowMemory& hidden, std::span<PassHead> heads) {
     const std::size_t count = heads.size();
     std::vector<RowSource> states;
-    for (const HeadRow& head : heads) states.push_back({hidden.rows, head.row});
+    for (const PassHead& head : heads) states.push_back({hidden.rows, head.row});
     const ConstHiddenRows in_order = backend_.in_order(states, hidden_);
     if (draw_candidates(heads, in_order)) return;
     const std::span<const TokenId> list = short_list_;
@@ -77,7 +77,7 @@ void DraftHead::give(const RowMemory& hidden, std::span<HeadRow> heads) {
         backend_.head_listed(options_.head, in_order, static_cast<int>(count), logits);
     }
     for (std::size_t i = 0; i < count; ++i) {
-        HeadRow& head = heads[i];
+        PassHead& head = heads[i];
         const std::span<float> row = logits.subspan(i * width, width);
         if (head.draw_top > 0) {
             draw_siblings_of(head, row);
@@ -88,20 +88,20 @@ void DraftHead::give(const RowMemory& hidden, std::span<HeadRow> heads) {
 }
 
 /// Whether the candidates of these heads need nothing that only the host has.
-bool DraftHead::device_draws(std::span<const HeadRow> heads) const {
+bool DraftHead::device_draws(std::span<const PassHead> heads) const {
     // Another vocabulary than the target's, smaller or larger, needs the whole row here. A short
     // list has none but the target's tokens.
     const bool same = backend_.config().vocab_size == options_.vocab_size;
     const DeviceSampler* device = backend_.device_sampler();
     if (device == nullptr || (short_list_.empty() && !same)) return false;
-    return std::all_of(heads.begin(), heads.end(), [&](const HeadRow& head) {
+    return std::all_of(heads.begin(), heads.end(), [&](const PassHead& head) {
         return head.draw_top == 0 && head.count <= device->candidates_max() &&
                device->draws(*head.sampling);
     });
 }
 
 /// What a device has drawn. It does not know which rows of the embedding are padding.
-void DraftHead::take_drawn(HeadRow& head, std::vector<Candidate> drawn) const {
+void DraftHead::take_drawn(PassHead& head, std::vector<Candidate> drawn) const {
     head.candidates = std::move(drawn);
     std::erase_if(head.candidates, [this](const Candidate& one) {
         return static_cast<std::size_t>(one.token) >= vocab_both_;
@@ -110,10 +110,10 @@ void DraftHead::take_drawn(HeadRow& head, std::vector<Candidate> drawn) const {
 
 /// The candidates of heads whose hidden states these are, where the device can draw them; false if
 /// it cannot.
-bool DraftHead::draw_candidates(std::span<HeadRow> heads, ConstHiddenRows hidden) {
+bool DraftHead::draw_candidates(std::span<PassHead> heads, ConstHiddenRows hidden) {
     if (!device_draws(heads)) return false;
     std::vector<DrawJob> jobs;
-    for (const HeadRow& head : heads) jobs.push_back(job_of(head));
+    for (const PassHead& head : heads) jobs.push_back(job_of(head));
     std::vector<std::vector<Candidate>> best(heads.size());
     backend_.device_sampler()->draw_candidates(options_.head, hidden, jobs, best);
     for (std::size_t i = 0; i < heads.size(); ++i) take_drawn(heads[i], std::move(best[i]));
@@ -121,7 +121,7 @@ bool DraftHead::draw_candidates(std::span<HeadRow> heads, ConstHiddenRows hidden
 }
 
 /// `logits`: of the short list, or of the model's whole vocabulary.
-std::vector<Candidate> DraftHead::candidates_of(const HeadRow& head, std::span<float> logits) {
+std::vector<Candidate> DraftHead::candidates_of(const PassHead& head, std::span<float> logits) {
     const SeenTokens seen{.committed = head.seen, .path = {}};
     const SamplingParams& params = *head.sampling;
     const Position at = head.position + 1;
@@ -151,7 +151,7 @@ std::span<float> DraftHead::target_logits(std::span<float> logits) {
 }
 
 /// log_prob is that of q, as far as the list goes: it orders candidates and ends chains.
-void DraftHead::draw_siblings_of(HeadRow& head, std::span<float> logits) {
+void DraftHead::draw_siblings_of(PassHead& head, std::span<float> logits) {
     const SamplingParams& params = *head.sampling;
     const SeenTokens seen{.committed = head.seen, .path = {}};
     head.drawn = draw_siblings(target_logits(logits), seen, params,

@@ -29,7 +29,7 @@ struct DraftHeadOptions {
 };
 
 /// A row of a pass whose next tokens are wanted, and what they are after the pass.
-struct HeadRow {
+struct PassHead {
     const SamplingParams* sampling = nullptr;  // of its text
     std::size_t row = 0;                       // in the pass
     Position position = 0;
@@ -48,23 +48,23 @@ public:
 
     [[nodiscard]] HeadId id() const { return options_.head; }
     /// Whether the device can draw all candidates where it computes the `rows` of the pass.
-    [[nodiscard]] bool draws_with_layers(std::span<const HeadRow> heads, std::size_t rows) const;
+    [[nodiscard]] bool draws_with_layers(std::span<const PassHead> heads, std::size_t rows) const;
     /// Layers and candidates. Precondition: draws_with_layers().
     RunOutcome run_and_draw(std::span<const Row> rows,
-                            std::span<HeadRow> heads,
+                            std::span<PassHead> heads,
                             const CancelToken* cancel);
     /// The candidates of all heads. `hidden`: of the pass's rows, after the layers.
-    void give_candidates(const RowMemory& hidden, std::span<HeadRow> heads);
+    void give_candidates(const RowMemory& hidden, std::span<PassHead> heads);
 
 private:
-    [[nodiscard]] bool device_draws(std::span<const HeadRow> heads) const;
-    bool draw_candidates(std::span<HeadRow> heads, ConstHiddenRows hidden);
-    void give(const RowMemory& hidden, std::span<HeadRow> heads);
-    void take_drawn(HeadRow& head, std::vector<Candidate> drawn) const;
-    [[nodiscard]] std::vector<Candidate> candidates_of(const HeadRow& head,
+    [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
+    bool draw_candidates(std::span<PassHead> heads, ConstHiddenRows hidden);
+    void give(const RowMemory& hidden, std::span<PassHead> heads);
+    void take_drawn(PassHead& head, std::vector<Candidate> drawn) const;
+    [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
                                                        std::span<float> logits);
     [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
-    void draw_siblings_of(HeadRow& head, std::span<float> logits);
+    void draw_siblings_of(PassHead& head, std::span<float> logits);
 
     static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
 

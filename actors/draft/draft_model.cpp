@@ -281,7 +281,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         for (const PassRow& row : pass_) {
             if (row.node != kNoDraftNode) place(row, taken);
         }
-        for (HeadRow& head : heads_) {
+        for (PassHead& head : heads_) {
             const PassRow& row = pass_[head.row];
             taken.said.push_back(
                 {row.text, row.node, std::move(head.candidates), std::move(head.drawn)});

@@ -11,8 +11,8 @@
 // Borrows its backend and owns the backend's KV slots; DraftText records per request which
 // committed tokens and nodes are in the cache. The target does not read this cache: an error in it
 // costs acceptance, never exactness. A slot that is freed while a pass runs is not used again
-// before take(). After a token that the draft does not know it proposes nothing until enough text has
-// followed, and then reads only the text after that token.
+// before take(). After a token that the draft does not know it proposes nothing until enough text
+// has followed, and then reads only the text after that token.
 // Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
 // finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
@@ -209,7 +209,7 @@ private:
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_assigned_;
     std::vector<PassRow> pass_;
-    std::vector<HeadRow> heads_;
+    std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;
     std::vector<Row> rows_;

@@ -86,8 +86,7 @@ struct StoreTokens {
     std::size_t texts = 0;
 };
 
-Result<StoreTokens> tokens_of(const DatastoreOptions& options,
-                              const Tokenizer& tokenizer) {
+Result<StoreTokens> tokens_of(const DatastoreOptions& options, const Tokenizer& tokenizer) {
     const SpecialTokens special = options.plain_text ? SpecialTokens::AsText : SpecialTokens::Parse;
     StoreTokens store;
     for (const std::string& name : options.files) {

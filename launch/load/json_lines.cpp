@@ -46,7 +46,8 @@ Status read_json_lines(std::string_view text, const std::string& name, const Lin
         const Result<Json> value = parse(content);
         const Status done = value ? read(value.value(), line) : Status{value.error()};
         if (!done)
-            return Error{done.error().code, fmt::format("{}:{}: {}", name, line, done.error().what)};
+            return Error{done.error().code,
+                         fmt::format("{}:{}: {}", name, line, done.error().what)};
     }
     return {};
 }

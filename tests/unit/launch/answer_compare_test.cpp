@@ -212,8 +212,7 @@ TEST_CASE("a line that is no prompt is refused with the reason") {
           std::string::npos);
     CHECK(why(R"({"prompt": "\ude00"})").find("\\ude00 is half of a surrogate pair") !=
           std::string::npos);
-    CHECK(why("{\"prompt\": \"caf\xe9\"}") ==
-          "set.jsonl:2: not JSON: byte 16 (0xe9) is not UTF-8");
+    CHECK(why("{\"prompt\": \"caf\xe9\"}") == "set.jsonl:2: not JSON: byte 16 (0xe9) is not UTF-8");
     CHECK(why(R"({"prompt": "x")").find("not JSON: byte 15: unexpected end of input") !=
           std::string::npos);
     CHECK(why(R"({"prompt": 1e999})").find("overflow") != std::string::npos);
