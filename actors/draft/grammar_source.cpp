@@ -22,8 +22,8 @@ void GrammarSource::commit(std::span<const TokenId> tokens) {
     if (next_ != nullptr) next_->commit(tokens);
 }
 
-/// The chain that the grammar forces after `path`, which it is asked about from then on. Nothing: it
-/// forbids the path. What this adds to the matcher is taken back by the next follow().
+/// The chain that the grammar forces after `path`, which it is asked about from then on. Nothing:
+/// it forbids the path. What this adds to the matcher is taken back by the next follow().
 std::optional<std::vector<SourceNode>> GrammarSource::forced(std::span<const TokenId> path,
                                                              std::int32_t most) {
     std::vector<SourceNode> nodes;
