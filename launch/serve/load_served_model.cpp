@@ -1,5 +1,7 @@
 #include "launch/serve/load_served_model.hpp"
 
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fmt/core.h>
 #include <optional>
@@ -31,6 +33,12 @@ AutoChoice choice_of(const ServeOptions& options,
     if (options.method != kAutoMethod) return {.method = options.method, .reason = {}};
     return MethodHistory{file, options.model, options.draft_model, environment.cache_folder}.choose(
         kPlainPipeline);
+}
+
+GrammarHelperOptions grammar_options(const ServeOptions& options) {
+    GrammarHelperOptions made;
+    made.limits.processor_time = std::chrono::milliseconds{std::llround(options.grammar_s * 1e3)};
+    return made;
 }
 
 /// The configuration of --config, or of `method`.
@@ -149,7 +157,7 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
             std::make_unique<GrammarHelpers>(
                 grammar_vocabulary(model.opened.tokenizer,
                                    static_cast<std::size_t>(model.opened.file.config().vocab_size)),
-                GrammarHelperOptions{}));
+                grammar_options(options)));
         return LoadedModel{std::move(opened).value(), drain};
     }
     return *failure;
