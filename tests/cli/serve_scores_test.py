@@ -89,7 +89,8 @@ class Scores(CliTest):
         chat = {"messages": [{"role": "user", "content": "Tell me everything"}], "max_tokens": 40, "logprobs": True,
                 "top_logprobs": 2, "ignore_eos": True}
         of_chat = self.ask(chat, "/v1/chat/completions").json["choices"][0]["logprobs"]["content"]
-        self.assertEqual(entries, of_chat[:len(entries)])
+        rest = iter(of_chat)  # that also has tokens without text
+        self.assertTrue(entries and all(entry in rest for entry in entries))
         events = self.ask({**body, **wanted, "stream": True}, "/v1/responses").events
         parts = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
         self.assertEqual(sum(parts, []), entries)
