@@ -68,15 +68,18 @@ bool BlockForm::is_text(const BlockStep& step) const {
     return blocks_.all()[step.block].kind == BlockKind::Text;
 }
 
-/// What says something else than text ends what may have been text before it.
+/// What says something else than text ends what may have been text before it. The end of a block
+/// says nothing: that of a call comes with the text behind it, to which blanks before it belong.
 void BlockForm::push_scores(const AnswerPiece& token,
                             const std::vector<BlockStep>& steps,
                             bool thought) {
     const bool text = std::any_of(steps.begin(), steps.end(), [&](const BlockStep& step) {
         return step.kind == BlockStep::Kind::Delta && is_text(step);
     });
-    const bool other = thought || std::any_of(steps.begin(), steps.end(),
-                                              [&](const BlockStep& step) { return !is_text(step); });
+    const bool other =
+        thought || std::any_of(steps.begin(), steps.end(), [&](const BlockStep& step) {
+            return step.kind != BlockStep::Kind::Close && !is_text(step);
+        });
     if (other) text_scores_->drop();
     if (token.ids.empty() || (other && !text)) return;
     text_scores_->push(token.ids.front(),

@@ -102,6 +102,8 @@ TEST_CASE("responses: each text and each delta of it has the log probabilities o
         for (std::size_t i = 0; i < part["logprobs"].size(); ++i)
             CHECK(part["logprobs"][i]["logprob"] == -static_cast<double>(begin + i + 1));
     }
+    // The line break between the call and the text behind it is the text's.
+    CHECK(output[3]["content"][0]["text"] == "\nIt <rains>");
     CHECK_FALSE(output[0]["content"][0].contains("logprobs"));
     for (const std::size_t step : {1U, 5U, 1000U}) {
         ResponsesEvents form{{.id = "1"}, prepared(true, true)};
