@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/api/tools/parameter_texts.hpp"
 #include "launch/tool_calls/reply_reader.hpp"
 #include "model/grammar/grammar.hpp"
 
@@ -122,8 +123,74 @@ TEST_CASE("tool grammar: free text stays free up to the tag that opens a call" *
     CHECK(taken(spec, other) == other.find("x\""));
 }
 
+TEST_CASE("tool grammar: of Mistral and Phi-4 a tag in free text opens a list of calls, or one by name" *
+          doctest::skip(!has_grammars())) {
+    const std::string text = "It rains [or] not. ";
+    for (const Written& form : forms()) {
+        if (form.format != ToolFormat::Mistral && form.format != ToolFormat::Phi4) continue;
+        CAPTURE(form.two);
+        const GrammarSpec spec = tool_grammar(of(form.format), kTools, false);
+        CHECK(taken(spec, text) == text.size() + 1);
+        CHECK(taken(spec, text + form.two + text) == 2 * text.size() + form.two.size() + 1);
+        std::string other = text + form.two;
+        other.replace(other.find("\"f\""), 3, "\"x\"");
+        CHECK(taken(spec, other) == other.find("x\""));
+    }
+    const GrammarSpec mistral = tool_grammar(of(ToolFormat::Mistral), kTools, false);
+    for (const std::string call : {R"([TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{})",
+                                   R"(Yes.[TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{"a": 1})"}) {
+        CAPTURE(call);
+        CHECK(taken(mistral, call) == call.size() + 1);
+    }
+    const std::string unknown = "[TOOL_CALLS]h";
+    CHECK(taken(mistral, unknown) == unknown.size() - 1);
+    CHECK(read(of(ToolFormat::Mistral), R"([TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{"a": 1})") ==
+          R"(||f{"a": 1})");
+}
+
+TEST_CASE("tool grammar: calls with tags around their values, required and in free text" *
+          doctest::skip(!has_grammars())) {
+    const std::string one =
+        "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>";
+    const std::string two = one + "\n<tool_call>\n<function=g>\n</function>\n</tool_call>";
+    const GrammarSpec single = tool_grammar(of(ToolFormat::Xml), required(false), false);
+    const GrammarSpec several = tool_grammar(of(ToolFormat::Xml), required(true), false);
+    CHECK(taken(single, one) == one.size() + 1);
+    CHECK(taken(single, two) < two.size());
+    CHECK(taken(several, two) == two.size() + 1);
+    CHECK(taken(single, "Text") == 0);
+    CHECK(read(of(ToolFormat::Xml), two) == R"(||f{"a": 1}g{})");
+    std::string wrong = one;
+    wrong.replace(wrong.find("\n1\n"), 3, "\nx\n");
+    CHECK(taken(single, wrong) == wrong.find("x\n"));
+    const std::string text = "It rains < or {not}. ";
+    const GrammarSpec free = tool_grammar(of(ToolFormat::Xml), kTools, false);
+    CHECK(taken(free, text + two + text) == 2 * text.size() + two.size() + 1);
+    const ToolRequest texts{
+        .functions = {{"f", R"({"type":"object","properties":{"a":{"type":"string"},)"
+                            R"("b":{"enum":["x","y"]}},"required":["a","b"]})"}},
+        .choice = ToolChoice::Required};
+    const std::string call =
+        "<tool_call>\n<function=f>\n<parameter=a>\n{\"1\"\n\n</parameter>\n<parameter=b>\nx\n"
+        "</parameter>\n</function>\n</tool_call>";
+    ReplyFormat format = of(ToolFormat::Xml);
+    format.parameters = {parameter_texts(texts.functions.front())};
+    CHECK(taken(tool_grammar(format, texts, false), call) == call.size() + 1);
+    CHECK(read(format, call) == R"(||f{"a": "{\"1\"\n", "b": "x"})");
+}
+
+TEST_CASE("parameter texts: strings by a schema, and those among them with blanks around") {
+    const ToolFunction function{
+        "f",
+        R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string","maxLength":3},)"
+        R"("c":{"enum":["x"]},"d":{"enum":["x",1]},"e":{"type":["string","null"]},"g":{"const":"k"},)"
+        R"("h":{"type":"integer"},"i":true}})"};
+    CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}});
+    CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}});
+}
+
 TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
-    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Mistral, ToolFormat::Json})
+    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Json})
         CHECK_FALSE(tool_grammar(of(format), kTools, false).any());
 }
 
