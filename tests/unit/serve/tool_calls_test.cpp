@@ -225,10 +225,10 @@ TEST_CASE("tool calls: tags have values without quotes, and schemas say which ar
 
 TEST_CASE("tool calls: tags that are broken, cut or alone") {
     const ReplyFormat xml = xml_format();
-    CHECK(read(xml, "<function=time>\n</function> ok") == "<time {}> ok");
+    CHECK(read(xml, "<function=time>\n</function> ok") == "<time {}>ok");
     CHECK(read(xml, "<function=other>\n</function>") == "<function=other>\n</function>");
     CHECK(read(xml, "<tool_call><function=other></function></tool_call>") == "<other {}>");
-    CHECK(read(xml, "<tool_call><function=time></tool_call> x") == "<time {}> x");
+    CHECK(read(xml, "<tool_call><function=time></tool_call> x") == "<time {}>x");
     CHECK(read(xml, "<tool_call>\n<function=rain>\n<parameter=city>\nKö") ==
           "<rain {\"city\": \"Kö>");
     CHECK(read(xml, "<tool_call>\n<function=rain>\n<parameter=days>\n[1") == "<rain {\"days\": >");
