@@ -58,8 +58,8 @@ DraftRequest::DraftRequest(const control::Begin& begin,
     if (tools.source) source = tools.source(spec);
     // Masked has nothing to do without a source: candidates of a model are not masked.
     const GrammarUse use = tools.grammar_use;
-    const bool asks = use == GrammarUse::MaskedForced ||
-                      (use == GrammarUse::Masked && source != nullptr);
+    const bool asks =
+        use == GrammarUse::MaskedForced || (use == GrammarUse::Masked && source != nullptr);
     if (asks && spec.compiled != nullptr && tools.grammars != nullptr)
         source = std::make_unique<GrammarSource>(*tools.grammars, spec, std::move(source), use);
     if (source == nullptr) return;

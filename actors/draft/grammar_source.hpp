@@ -1,5 +1,5 @@
 // GrammarSource: what the grammar of an answer forces; where it forces nothing, what another source
-// proposes, as far as the grammar allows it. With GrammarUse::Masked forced tokens are not proposed.
+// proposes, as far as the grammar allows it. With GrammarUse::Masked it proposes no forced tokens.
 //
 // Braces, names and separators of a schema's JSON are forced: proposing them costs no pass of a
 // draft. Of the other source's tree the nodes that the grammar forbids are left out, and what is

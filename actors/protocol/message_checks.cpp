@@ -285,8 +285,8 @@ Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
         return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
     }
     // Only a row for which no token could be drawn commits nothing.
-    const bool failed = verdict.finish == FinishReason::Failed ||
-                        verdict.finish == FinishReason::GrammarFailed;
+    const bool failed =
+        verdict.finish == FinishReason::Failed || verdict.finish == FinishReason::GrammarFailed;
     if (verdict.count > kGammaMax + 1 || (verdict.count == 0 && !failed)) {
         return bad("a verdict", "count", verdict.count);
     }

@@ -31,7 +31,7 @@ inline constexpr const char* kGrammarFailed =
 
 /// As --stats prints it.
 [[nodiscard]] constexpr const char* name_of(FinishReason reason) {
-    constexpr std::array kNames{"none",   "end_token",   "max_tokens", "context_full",
+    constexpr std::array kNames{"none",   "end_token",      "max_tokens",  "context_full",
                                 "failed", "grammar_failed", "stop_string", "interrupted"};
     const auto at = static_cast<std::size_t>(reason);
     return at < kNames.size() ? kNames[at] : "unknown";

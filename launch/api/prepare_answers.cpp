@@ -155,8 +155,7 @@ ReplyFormat reply_format(const ChatRequest& chat,
     reply.one_call = !chat.tools.parallel;
     for (const ToolFunction& function : chat.tools.functions) {
         reply.names.push_back(function.name);
-        if (reply.tools == ToolFormat::Xml)
-            reply.parameters.push_back(parameter_texts(function));
+        if (reply.tools == ToolFormat::Xml) reply.parameters.push_back(parameter_texts(function));
     }
     return reply;
 }

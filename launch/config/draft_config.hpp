@@ -54,8 +54,8 @@ struct DraftConfig {
     LookaheadOptions lookahead = {};  // of lookahead, and of the draft itself with phrases
     int phrases = 3;                  // K, below the trunk's tip
     PhrasePoolOf pool = PhrasePoolOf::Request;
-    std::string datastore = {};  // its file
-    StoreOptions store = {};     // but for min_ngram and max_ngram
+    std::string datastore = {};                     // its file
+    StoreOptions store = {};                        // but for min_ngram and max_ngram
     GrammarUse grammar = GrammarUse::MaskedForced;  // of answers that are bound to one
     GrowthRule growth = {};
 

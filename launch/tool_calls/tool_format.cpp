@@ -18,8 +18,7 @@ constexpr ToolSyntax kLlama3{.name = "llama3", .opens = kLlamaOpens, .bare = tru
 constexpr ToolSyntax kMistral{.name = "mistral", .opens = kMistralOpens, .named = true};
 constexpr ToolSyntax kPhi4{
     .name = "phi4", .opens = kPhiOpens, .open_at_start = "functools", .close = "<|/tool_call|>"};
-constexpr ToolSyntax kXml{
-    .name = "xml", .opens = kXmlOpens, .close = "</tool_call>", .tags = true};
+constexpr ToolSyntax kXml{.name = "xml", .opens = kXmlOpens, .close = "</tool_call>", .tags = true};
 constexpr ToolSyntax kJson{.name = "json", .bare = true, .more = true};
 
 bool has(std::string_view text, std::string_view part) {

@@ -48,18 +48,18 @@ struct ToolSyntax {
 struct ParameterTexts {
     std::string tool = {};
     std::vector<std::string> texts = {};  // any text
-    std::vector<std::string> words = {};  // with a list, a pattern or a length: without blanks around
+    std::vector<std::string> words = {};  // of a list, a pattern or a length: no blanks around
 
     bool operator==(const ParameterTexts&) const = default;
 };
 
 /// How one request's answers are read (reply_reader.hpp).
 struct ReplyFormat {
-    ToolFormat tools = ToolFormat::None;  // None: calls are text
-    std::vector<std::string> names = {};  // of the tools
-    bool thoughts = false;                // the text before </think> is a thought
-    bool begins_in_thought = false;       // the prompt ends with <think>
-    bool one_call = false;                // the answer ends behind its first call
+    ToolFormat tools = ToolFormat::None;          // None: calls are text
+    std::vector<std::string> names = {};          // of the tools
+    bool thoughts = false;                        // the text before </think> is a thought
+    bool begins_in_thought = false;               // the prompt ends with <think>
+    bool one_call = false;                        // the answer ends behind its first call
     std::vector<ParameterTexts> parameters = {};  // of Xml
 
     [[nodiscard]] bool is_plain() const { return tools == ToolFormat::None && !thoughts; }

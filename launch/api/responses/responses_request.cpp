@@ -166,13 +166,11 @@ std::optional<ApiError> refused(const Fields& fields) {
 
 /// What they would add is of tools that this server does not have, or is always null.
 bool adds_nothing(const std::string& included) {
-    constexpr std::string_view kNothing[] = {"reasoning.encrypted_content",
-                                             "file_search_call.results",
-                                             "web_search_call.results",
-                                             "web_search_call.action.sources",
-                                             "message.input_image.image_url",
-                                             "computer_call_output.output.image_url",
-                                             "code_interpreter_call.outputs"};
+    constexpr std::string_view kNothing[] = {
+        "reasoning.encrypted_content",   "file_search_call.results",
+        "web_search_call.results",       "web_search_call.action.sources",
+        "message.input_image.image_url", "computer_call_output.output.image_url",
+        "code_interpreter_call.outputs"};
     return std::find(std::begin(kNothing), std::end(kNothing), included) != std::end(kNothing);
 }
 
@@ -186,9 +184,9 @@ std::optional<ApiError> move_scores(Fields& fields, json& common) {
     bool wanted = false;
     for (std::size_t i = 0; i < included.size(); ++i) {
         if (included[i] != kLogProbs && !adds_nothing(included[i]))
-            return bad_field(fmt::format("include[{}]", i),
-                             "'" + visible(included[i]) + "' cannot be included; " +
-                                 std::string{kLogProbs} + " can");
+            return bad_field(fmt::format("include[{}]", i), "'" + visible(included[i]) +
+                                                                "' cannot be included; " +
+                                                                std::string{kLogProbs} + " can");
         wanted = wanted || included[i] == kLogProbs;
     }
     for (const char* name : {"include", "logprobs", "top_logprobs"}) common.erase(name);

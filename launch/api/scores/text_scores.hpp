@@ -5,8 +5,8 @@
 //     scores.drop()                      what was pushed is of no text
 //     scores.take(bytes)                 a text of so many bytes became certain: its tokens
 //
-// A text becomes certain some tokens after its first one: blanks, and what may be the tag of a call,
-// are held back. Tokens in front of it that it does not reach back to, of a tag for instance, are
+// A text becomes certain some tokens after its first one: blanks, and what may be a call's tag, are
+// held back. Tokens in front of it that it does not reach back to, of a tag for instance, are
 // left out. The tokenizer outlives this object. One thread.
 #pragma once
 

@@ -40,8 +40,8 @@ protected:
     [[nodiscard]] const ReplyFormat& format() const { return format_; }
     [[nodiscard]] const ReplyBlocks& blocks() const { return blocks_; }
     [[nodiscard]] const AnswerReport& report() const { return report_; }
-    /// The log probabilities of the text that delta() is given, and of that of a block so far: lists
-    /// as chats have them, empty where they are not wanted.
+    /// Log probabilities of the text that delta() is given, and of that of a block so far: lists as
+    /// chats have them, empty where they are not wanted.
     [[nodiscard]] const nlohmann::ordered_json& delta_scores() const { return delta_scores_; }
     [[nodiscard]] nlohmann::ordered_json block_scores(std::size_t block) const;
     /// None while the answer goes on.

@@ -16,7 +16,7 @@ bool all_strings(const Json& values) {
                        [](const Json& each) { return each.is_string(); });
 }
 
-/// Nothing but strings, by its type or its values. A value of another schema may be written as JSON.
+/// Nothing but strings, by its type or its values. Values of other schemas are written as JSON.
 bool is_string(const Json& schema) {
     if (schema.contains("enum")) return all_strings(schema.at("enum"));
     if (schema.contains("const")) return schema.at("const").is_string();

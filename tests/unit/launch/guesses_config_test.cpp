@@ -181,10 +181,9 @@ TEST_CASE("a datastore is read by jobs, guesses and lookup answer at once") {
 
 TEST_CASE("what proposals do with grammars is a key of the draft, whatever its source") {
     CHECK(accepted("prompt-lookup").draft->grammar == GrammarUse::MaskedForced);
-    const std::pair<const char*, GrammarUse> cases[] = {
-        {"masked+forced", GrammarUse::MaskedForced},
-        {"masked", GrammarUse::Masked},
-        {"off", GrammarUse::Off}};
+    const std::pair<const char*, GrammarUse> cases[] = {{"masked+forced", GrammarUse::MaskedForced},
+                                                        {"masked", GrammarUse::Masked},
+                                                        {"off", GrammarUse::Off}};
     for (const char* source : {"prompt-lookup", "first-layers", "datastore"}) {
         for (const auto& [text, use] : cases) {
             CAPTURE(text);

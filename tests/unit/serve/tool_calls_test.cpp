@@ -193,8 +193,8 @@ std::string parameter(const std::string& key, const std::string& value) {
 
 TEST_CASE("tool calls: tags have values without quotes, and schemas say which are texts") {
     const ReplyFormat xml = xml_format();
-    CHECK(read(xml, "I look.\n" + tagged("rain", parameter("city", "Köln") +
-                                                     parameter("days", "[1, 2]"))) ==
+    CHECK(read(xml, "I look.\n" +
+                        tagged("rain", parameter("city", "Köln") + parameter("days", "[1, 2]"))) ==
           "I look.<rain {\"city\": \"Köln\", \"days\": [1, 2]}>");
     CHECK(read(xml, tagged("time", "") + "\n" + tagged("time", "")) == "<time {}><time {}>");
     // Of a text a line break at each end is the format's; quotes and line breaks are escaped.
@@ -204,19 +204,19 @@ TEST_CASE("tool calls: tags have values without quotes, and schemas say which ar
           R"(<rain {"city": "x", "code": ""}>)");
     CHECK(read(xml, tagged("rain", parameter("city", "5") + parameter("unit", "  C \n"))) ==
           R"(<rain {"city": "5", "unit": "C"}>)");
-    for (const auto& [value, json] : std::vector<std::pair<std::string, std::string>>{
-             {"5", "5"},
-             {"-1.5e3", "-1.5e3"},
-             {" true ", "true"},
-             {"True", "true"},
-             {"None", "null"},
-             {"{\"a\": \"1\n2\"}", R"({"a": "1\n2"})"},
-             {"\"quoted\"", R"("quoted")"},
-             {"5 6", R"("5 6")"},
-             {"tru", R"("tru")"},
-             {"[1", R"("[1")"},
-             {"", R"("")"},
-             {"plain", R"("plain")"}}) {
+    for (const auto& [value, json] :
+         std::vector<std::pair<std::string, std::string>>{{"5", "5"},
+                                                          {"-1.5e3", "-1.5e3"},
+                                                          {" true ", "true"},
+                                                          {"True", "true"},
+                                                          {"None", "null"},
+                                                          {"{\"a\": \"1\n2\"}", R"({"a": "1\n2"})"},
+                                                          {"\"quoted\"", R"("quoted")"},
+                                                          {"5 6", R"("5 6")"},
+                                                          {"tru", R"("tru")"},
+                                                          {"[1", R"("[1")"},
+                                                          {"", R"("")"},
+                                                          {"plain", R"("plain")"}}) {
         CAPTURE(value);
         CHECK(read(xml, tagged("rain", parameter("x", value))) == "<rain {\"x\": " + json + "}>");
         check_divisions(xml, tagged("rain", parameter("x", value)));
@@ -271,13 +271,13 @@ TEST_CASE("tool calls: every format cut at every byte gives the same events") {
                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": nul}}</tool_call>"})
             check_divisions(format_of(tools), text);
     }
-    const std::string rain = tagged("rain", parameter("city", "K\"\n</p\n") +
-                                                parameter("days", "[1, 2]") +
-                                                parameter("unit", " C"));
+    const std::string rain =
+        tagged("rain", parameter("city", "K\"\n</p\n") + parameter("days", "[1, 2]") +
+                           parameter("unit", " C"));
     for (const std::string& text : std::vector<std::string>{
              "a \n " + rain + "\n" + tagged("time", "") + " b", rain + rain,
-          "<function=rain><parameter=city></parameter></function>\n\nx " + rain,
-          "<tool_call><function=rain><parameter=city>\n\n</parameter>?</function>"})
+             "<function=rain><parameter=city></parameter></function>\n\nx " + rain,
+             "<tool_call><function=rain><parameter=city>\n\n</parameter>?</function>"})
         check_divisions(xml_format(), text);
 }
 

@@ -1,6 +1,11 @@
 // The grammars of tools against the library that compiles them, and against the reader of answers.
 #include "launch/api/tools/tool_grammar.hpp"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "launch/api/tools/parameter_texts.hpp"
@@ -123,8 +128,9 @@ TEST_CASE("tool grammar: free text stays free up to the tag that opens a call" *
     CHECK(taken(spec, other) == other.find("x\""));
 }
 
-TEST_CASE("tool grammar: of Mistral and Phi-4 a tag in free text opens a list of calls, or one by name" *
-          doctest::skip(!has_grammars())) {
+TEST_CASE(
+    "tool grammar: of Mistral and Phi-4 a tag in a text opens a list of calls, or one by name" *
+    doctest::skip(!has_grammars())) {
     const std::string text = "It rains [or] not. ";
     for (const Written& form : forms()) {
         if (form.format != ToolFormat::Mistral && form.format != ToolFormat::Phi4) continue;
@@ -182,8 +188,9 @@ TEST_CASE("tool grammar: calls with tags around their values, required and in fr
 TEST_CASE("parameter texts: strings by a schema, and those among them with blanks around") {
     const ToolFunction function{
         "f",
-        R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string","maxLength":3},)"
-        R"("c":{"enum":["x"]},"d":{"enum":["x",1]},"e":{"type":["string","null"]},"g":{"const":"k"},)"
+        R"({"type":"object","properties":{"a":{"type":"string"},)"
+        R"("b":{"type":"string","maxLength":3},"c":{"enum":["x"]},"d":{"enum":["x",1]},)"
+        R"("e":{"type":["string","null"]},"g":{"const":"k"},)"
         R"("h":{"type":"integer"},"i":true}})"};
     CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}});
     CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}});
@@ -208,6 +215,35 @@ TEST_CASE("tool grammar: a thought may come first, and must end if the prompt be
     const GrammarSpec must = tool_grammar(format, required(false), false);
     const std::string begun = "So?\n</think>\n\n" + call;
     CHECK(taken(must, begun) == begun.size() + 1);
+}
+
+TEST_CASE("answer grammar: a thought is free up to its control token, a schema begins behind it" *
+          doctest::skip(!has_grammars())) {
+    GrammarVocabulary vocabulary = byte_vocabulary();
+    const auto closes = static_cast<TokenId>(vocabulary.texts.size());
+    vocabulary.texts.emplace_back("</think>");
+    vocabulary.control.push_back(true);
+    vocabulary.vocab_size = vocabulary.texts.size();
+    const GrammarSpec schema{.kind = GrammarKind::JsonSchema, .text = R"({"type":"boolean"})"};
+    const auto matcher_of = [&](const GrammarSpec& spec, GrammarLoader& loader) {
+        Result<CompiledGrammarPtr> compiled = make_grammar_compiler(vocabulary)->compile(spec);
+        REQUIRE(compiled);
+        Result<std::unique_ptr<GrammarMatcher>> made =
+            loader.match(compiled.value(), std::vector<TokenId>{kEnd});
+        REQUIRE(made);
+        return std::move(made).value();
+    };
+    const std::unique_ptr<GrammarLoader> loader = make_grammar_loader(vocabulary);
+    const ReplyFormat begun{.thoughts = true, .begins_in_thought = true};
+    const auto matcher = matcher_of(answer_grammar(begun, {}, schema, true), *loader);
+    for (const char c : std::string{"So {"}) CHECK(matcher->accept(c));
+    CHECK_FALSE(matcher->accept(kEnd));
+    CHECK(matcher->accept(closes));
+    CHECK_FALSE(matcher->accept('S'));
+    for (const char c : std::string{"\ntrue"}) CHECK(matcher->accept(c));
+    CHECK(matcher->accept(kEnd));
+    // Without a thought the token is as forbidden as any other control token.
+    CHECK_FALSE(matcher_of(schema, *loader)->accept(closes));
 }
 
 TEST_CASE("answer grammar: a schema behind a thought, or beside calls" *

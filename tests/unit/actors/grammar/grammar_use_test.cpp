@@ -1,6 +1,4 @@
 // What a draft proposes for an answer with a grammar, with each setting of [draft] grammar.
-#include "actors/draft/grammar_source.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -10,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "actors/decoding/grammar/grammar_store.hpp"
+#include "actors/draft/grammar_source.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 #include "tests/unit/actors/draft_bench.hpp"
 
@@ -60,10 +59,9 @@ void begin_with_grammar(DraftBench& bench, const Request& request) {
     BeginPayload payload{request};
     SentGrammars sent;
     sent.add(kDraftId, *request.compiled, payload);
-    bench.actor.on_control(
-        kConductor, control::Begin{.request = kRequest,
-                                   .attempt = bench.attempt,
-                                   .payload = encode_begin(payload)});
+    bench.actor.on_control(kConductor, control::Begin{.request = kRequest,
+                                                      .attempt = bench.attempt,
+                                                      .payload = encode_begin(payload)});
 }
 
 /// The proposal for each root while the answer grows token by token.
