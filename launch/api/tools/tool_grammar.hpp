@@ -18,8 +18,8 @@ namespace paceline::serve {
 inline constexpr int kBlanksMax = 2;  // after each other, inside arguments
 
 /// Nothing (GrammarKind::None): without tools; of Auto also where no tag opens a call, or text is
-/// written with control tokens (`text_by_control`: those of a thought), which this grammar would not name.
-/// Control tokens that open or close a call are named by it, so they are allowed.
+/// written with control tokens (`text_by_control`: those of a thought), which this grammar would
+/// not name. Control tokens that open or close a call are named by it, so they are allowed.
 [[nodiscard]] GrammarSpec tool_grammar(const ReplyFormat& format,
                                        const ToolRequest& tools,
                                        bool text_by_control);
