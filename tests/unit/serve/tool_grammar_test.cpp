@@ -187,11 +187,10 @@ TEST_CASE("tool grammar: calls with tags around their values, required and in fr
 
 TEST_CASE("parameter texts: strings by a schema, and those among them with blanks around") {
     const ToolFunction function{
-        "f",
-        R"({"type":"object","properties":{"a":{"type":"string"},)"
-        R"("b":{"type":"string","maxLength":3},"c":{"enum":["x"]},"d":{"enum":["x",1]},)"
-        R"("e":{"type":["string","null"]},"g":{"const":"k"},)"
-        R"("h":{"type":"integer"},"i":true}})"};
+        "f", R"({"type":"object","properties":{"a":{"type":"string"},)"
+             R"("b":{"type":"string","maxLength":3},"c":{"enum":["x"]},"d":{"enum":["x",1]},)"
+             R"("e":{"type":["string","null"]},"g":{"const":"k"},)"
+             R"("h":{"type":"integer"},"i":true}})"};
     CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}});
     CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}});
 }
