@@ -77,7 +77,7 @@ class Task:
     raw_model: str  # the same without its chat template: prompts are read as they are
     folder: Path  # configurations and answers
     kv_token_bytes: int  # of the model, as `check` keeps keys and values
-    first: int = 64  # prompts of each row,
+    first: int = 64  # prompts of each row; as many as its requests, if these are more
     tokens: int = 256  # of so many tokens
     kills: int = 8
     threads: int = 0  # of each process; 0: all cores
@@ -195,18 +195,19 @@ def cache_options(row: Row, task: Task) -> list[str]:
     return ["-c", str(CONTEXT), "--kv-memory", str(int(contexts * CONTEXT * task.kv_token_bytes))]
 
 
-def alike_prompts(task: Task) -> str:
+def alike_prompts(first: int, task: Task) -> str:
     lines = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
-    prompts = [PREFIX + line["prompt"] for line in lines[:max(task.first // 2, 1)]]
+    prompts = [PREFIX + line["prompt"] for line in lines[:max(first // 2, 1)]]
     return prompts_file([prompt for prompt in prompts for _ in range(2)], "alike", task)
 
 
 def matrix_command(row: Row, index: int, task: Task) -> list[str]:
     kills = task.kills if row["kills"] == "yes" else 0
-    prompts = alike_prompts(task) if row["prompts"] == "alike" else str(PROMPTS)
+    first = max(task.first, int(row["requests"]))  # so many answers are decoded at once
+    prompts = alike_prompts(first, task) if row["prompts"] == "alike" else str(PROMPTS)
     return [BINARY, "check", "-m", task.model, *config_of(row, f"matrix-{index}", task),
             *task.options(), "--dtype", row["dtype"], *SAMPLING[row["sampling"]],
-            "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(task.first),
+            "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(first),
             "-n", str(task.tokens), "--requests", row["requests"], "--kills", str(kills),
             *WANTS[row["wants"]], *cache_options(row, task)]
 
@@ -345,7 +346,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default=demo_model(), help="default: the demo model")
-    parser.add_argument("--first", type=int, default=64, help="prompts of each row")
+    parser.add_argument("--first", type=int, default=64, help="prompts of each row, at least as many as its requests")
     parser.add_argument("-n", type=int, default=256, help="most tokens of each answer")
     parser.add_argument("--kills", type=int, default=8, help="in each row that has kills")
     parser.add_argument("-t", "--threads", type=int, default=0, help="of each process; 0: all")

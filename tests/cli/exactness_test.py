@@ -88,7 +88,7 @@ class Exactness(CliTest):
     def task(self) -> Task:
         model = write_deeper(TINY, self.folder / "model.gguf", LAYERS)
         raw = write_deeper(TINY, self.folder / "raw.gguf", LAYERS, chat=False)
-        return Task(model, raw, self.folder, kv_token_bytes(model), first=8, tokens=24, kills=2, threads=1, timeout=60)
+        return Task(model, raw, self.folder, kv_token_bytes(model), first=8, tokens=24, kills=2, threads=1, timeout=120)
 
     def run_rows(self, factors: dict) -> None:
         task = self.task()
