@@ -30,6 +30,8 @@ public:
     void push(std::string_view text, ReplyEvents& events);
     /// Once, at the end of the answer.
     void finish(ReplyEvents& events);
+    /// Bytes at the end of what was read that may be text, and are none yet.
+    [[nodiscard]] std::size_t held_bytes() const { return space_.size() + held_.size(); }
 
 private:
     enum class State : std::uint8_t {

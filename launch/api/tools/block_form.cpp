@@ -83,12 +83,13 @@ void BlockForm::push_scores(const AnswerPiece& token,
     if (other) text_scores_->drop();
     if (token.ids.empty() || (other && !text)) return;
     text_scores_->push(token.ids.front(),
-                       token.scores.empty() ? TokenScores{} : token.scores.front());
+                       token.scores.empty() ? TokenScores{} : token.scores.front(),
+                       token.text.size());
 }
 
 void BlockForm::take_scores(const BlockStep& step) {
     if (step.kind != BlockStep::Kind::Delta || !is_text(step)) return;
-    delta_scores_ = text_scores_->take(step.text.size());
+    delta_scores_ = text_scores_->take(step.text.size(), reply_.held_bytes());
     if (block_scores_.size() <= step.block) block_scores_.resize(step.block + 1, Json::array());
     Json& whole = block_scores_[step.block];
     whole.insert(whole.end(), delta_scores_.begin(), delta_scores_.end());

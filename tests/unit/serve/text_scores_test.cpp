@@ -47,17 +47,35 @@ std::string said(const json& entries) {
 
 TEST_CASE("text scores: a text has those of its tokens, not of what stands in front of it") {
     TextScores scores{tokenizer()};
-    for (const char* part : {">", "\n", "a", "b"}) scores.push(token_of(part), scores_of(0));
-    CHECK(said(scores.take(2)) == "ab");
-    CHECK(scores.take(1).empty());
-    scores.push(token_of("a"), scores_of(0));
+    const auto push = [&](const std::string& part, std::size_t i = 0) {
+        scores.push(token_of(part), scores_of(i), part.size());
+    };
+    for (const char* part : {">", "\n", "a", "b"}) push(part);
+    CHECK(said(scores.take(2, 0)) == "ab");
+    CHECK(scores.take(1, 0).empty());
+    push("a");
     scores.drop();
-    scores.push(token_of("\n"), scores_of(1));
-    scores.push(token_of("c"), scores_of(2));
-    const json taken = scores.take(2);
+    push("\n", 1);
+    push("c", 2);
+    const json taken = scores.take(2, 0);
     CHECK(said(taken) == "\nc");
     CHECK(taken[1]["logprob"] == -3.0);
     CHECK(taken[1]["top_logprobs"].empty());
+}
+
+TEST_CASE("text scores: what is held behind a text comes with the next one") {
+    TextScores scores{tokenizer()};
+    const auto push = [&](const std::string& part, std::size_t bytes) {
+        scores.push(token_of(part), scores_of(0), bytes);
+    };
+    push("\n", 1);
+    push("a", 3);  // as if it were "a\n\n": two bytes are held
+    push("b", 1);  // held as well
+    CHECK(said(scores.take(2, 3)) == "\na");
+    CHECK(said(scores.take(3, 0)) == "b");
+    push("a", 0);  // a part of a character, which the next token completes
+    push("b", 2);
+    CHECK(said(scores.take(2, 0)) == "ab");
 }
 
 const std::string kAnswer =
