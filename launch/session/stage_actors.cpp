@@ -203,6 +203,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
     if (spec.role == StageRole::Correct) config.observe_nothing();
     DraftTools tools;
     tools.grammars = lazy_grammar_loader(assignment.model);
+    tools.grammar_use = config.grammar;
     Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());
     if (!source) return source.error();
     tools.source = std::move(source).value();
