@@ -86,12 +86,19 @@ private:
 /// the output of run_adapter().
 enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 
+/// What a head makes of n = norm(h) before E.
+enum class HeadBlock : std::uint8_t {
+    Linear,    // T n
+    Residual,  // n + SiLU(T n): Medusa's block of one layer
+};
+
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)
 struct HeadSpec {
     std::vector<float> transform = {};  // T, [dim, dim] row-major; empty: the identity
     std::vector<TokenId> tokens = {};   // the short list, ascending; empty: the whole vocabulary
     bool norm_first = true;             // false: logits = E (norm(T h))
+    HeadBlock block = HeadBlock::Linear;  // Residual: with a transform, norm first
 };
 
 /// Memory of the device that a backend computes on, except for the last.

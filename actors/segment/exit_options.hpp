@@ -10,7 +10,8 @@
 //              the next segment's process, or wait there (`defers`) until a row below the gate
 //              arrives
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode,
-//              appendix E) propose after each verdict
+//              appendix E) propose after each verdict: `ahead_top` children per node, or the tree of
+//              `ahead_tree` (Medusa)
 //
 // With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
 // too, so that it has the keys of the whole text.
@@ -30,6 +31,16 @@
 namespace paceline {
 
 inline constexpr std::uint32_t kExitTopMax = 8;
+inline constexpr std::size_t kAheadNodesMax = kVerifyRowsMax - 1;  // the root takes a row
+inline constexpr std::uint8_t kAheadRankMax = 15;  // a device draws so many after the first one
+
+/// A node of a fixed tree: the token of this rank (0: the best) of the head for its depth.
+struct AheadNode {
+    std::int16_t parent = -1;  // its place in the list; -1: the root
+    std::uint8_t rank = 0;
+
+    friend bool operator==(const AheadNode&, const AheadNode&) = default;
+};
 
 struct ExitOptions {
     HeadId head = HeadId::Final;
@@ -45,6 +56,7 @@ struct ExitOptions {
     Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
     std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
     std::uint32_t ahead_top = 1;     // children per node of their tree
+    std::vector<AheadNode> ahead_tree = {};  // parents before children; empty: by ahead_top
     bool always_on = false;  // also when it costs more than it gains (account/exit_worth.hpp); in
                              // lockstep it always is
 };
