@@ -30,6 +30,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/config.hpp"
 #include "model/kv_layout.hpp"
 #include "model/placed_span.hpp"
@@ -85,12 +86,6 @@ private:
 /// that a backend was given (HeadSpec), from 1 on. Adapter: its out_norm and short list, applied to
 /// the output of run_adapter().
 enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
-
-/// What a head makes of n = norm(h) before E.
-enum class HeadBlock : std::uint8_t {
-    Linear,    // T n
-    Residual,  // n + SiLU(T n): Medusa's block of one layer
-};
 
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)

@@ -25,22 +25,13 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/backend.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {
 
 inline constexpr std::uint32_t kExitTopMax = 8;
-inline constexpr std::size_t kAheadNodesMax = kVerifyRowsMax - 1;  // the root takes a row
-inline constexpr std::uint8_t kAheadRankMax = 15;  // a device draws so many after the first one
-
-/// A node of a fixed tree: the token of this rank (0: the best) of the head for its depth.
-struct AheadNode {
-    std::int16_t parent = -1;  // its place in the list; -1: the root
-    std::uint8_t rank = 0;
-
-    friend bool operator==(const AheadNode&, const AheadNode&) = default;
-};
 
 struct ExitOptions {
     HeadId head = HeadId::Final;
