@@ -90,9 +90,9 @@ enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)
 struct HeadSpec {
-    std::vector<float> transform = {};  // T, [dim, dim] row-major; empty: the identity
-    std::vector<TokenId> tokens = {};   // the short list, ascending; empty: the whole vocabulary
-    bool norm_first = true;             // false: logits = E (norm(T h))
+    std::vector<float> transform = {};    // T, [dim, dim] row-major; empty: the identity
+    std::vector<TokenId> tokens = {};     // the short list, ascending; empty: the whole vocabulary
+    bool norm_first = true;               // false: logits = E (norm(T h))
     HeadBlock block = HeadBlock::Linear;  // Residual: with a transform, norm first
 };
 

@@ -44,9 +44,9 @@ struct ExitOptions {
     float gate = 0.75F;  // log_prob of the head's first choice must be above log(gate); 0: always
     std::uint32_t early_max = 5;  // rows without a verdict that an early token may stand after
     bool defers = false;
-    Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
-    std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
-    std::uint32_t ahead_top = 1;     // children per node of their tree
+    Micros defer_limit{200'000};             // rows that wait for longer than this run anyway
+    std::vector<HeadId> ahead = {};          // of the last segment, for positions + 2, + 3, ...
+    std::uint32_t ahead_top = 1;             // children per node of their tree
     std::vector<AheadNode> ahead_tree = {};  // parents before children; empty: by ahead_top
     bool always_on = false;  // also when it costs more than it gains (account/exit_worth.hpp); in
                              // lockstep it always is

@@ -43,7 +43,8 @@ std::vector<Field> fields_of(ExitConfig& e) {
         {"ahead_top", number(o.ahead_top, 1, kExitTopMax),
          "`ahead`: children per node of its tree"},
         {"ahead_block", word(e.ahead_block, {"transform", "residual", "random"}),
-         "`ahead`: the heads E T n (`transform`), Medusa's E (n + SiLU(W n)) (`residual`), or noise "
+         "`ahead`: the heads E T n (`transform`), Medusa's E (n + SiLU(W n)) (`residual`), or "
+         "noise "
          "for tests (`random`); n is the last layer's state after the norm, E the target's head"},
         {"ahead_tree", word(e.ahead_tree, {"product", "fixed"}),
          "`ahead`: `ahead_top` children per node (`product`), or the nodes that the part lists "
@@ -75,8 +76,7 @@ Status finish_exit(const TomlTable& table, ExitConfig& exit) {
 }
 
 void ExitConfig::use_stand_in() {
-    ahead_block =
-        stand_in == AheadStandIn::Random ? AheadBlock::Random : AheadBlock::Transform;
+    ahead_block = stand_in == AheadStandIn::Random ? AheadBlock::Random : AheadBlock::Transform;
     ahead_tree = AheadTree::Product;
 }
 

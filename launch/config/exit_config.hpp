@@ -28,11 +28,11 @@ struct ExitConfig {
     ExitHead head = ExitHead::Trained;  // what is wanted; UsedParts::head_behind() is what there is
     std::string part = {};              // as in the file
     int short_list = 0;
-    int ahead = 0;                  // heads of the last segment
+    int ahead = 0;  // heads of the last segment
     AheadBlock ahead_block = AheadBlock::Transform;
     AheadTree ahead_tree = AheadTree::Product;
     AheadStandIn stand_in = AheadStandIn::Transform;  // of residual heads
-    bool candidates_given = false;  // `candidates` was in the file
+    bool candidates_given = false;                    // `candidates` was in the file
     /// Of the actor. Its heads, and the stages that get candidates, depend on model and placement:
     /// exit_heads() (launch/load/exit_heads.hpp) sets them.
     ExitOptions options = {};

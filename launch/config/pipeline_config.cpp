@@ -48,7 +48,8 @@ Status read_stages(const TomlTable& root, std::vector<StageConfig>& stages) {
 /// Medusa's rule is refused by name, not as a word that is unknown.
 Status refuse_typical(const TomlTable& root) {
     constexpr const char* kWhy =
-        "is not offered: typical acceptance changes the text, which here is that of plain decoding; "
+        "is not offered: typical acceptance changes the text, which here is that of plain "
+        "decoding; "
         "use the rule \"coupled\" (the same bytes) or \"rejection\" (the same distribution)";
     const auto is_typical = [](const TomlTable& table, const char* key) {
         const TomlValue value = table.value(key);

@@ -77,13 +77,15 @@ Status check_look_ahead(const ExitConfig& exit, const HeadsPart& part, const std
     }
     if (wanted && part.ahead.empty()) {
         return Error{Errc::BadArgument,
-                     file + ": has no tensor \"ahead.1.transform\", [exit] ahead_block = "
-                            "\"residual\" needs look-ahead heads"};
+                     file +
+                         ": has no tensor \"ahead.1.transform\", [exit] ahead_block = "
+                         "\"residual\" needs look-ahead heads"};
     }
     if (exit.ahead_tree == AheadTree::Fixed && part.ahead_tree.empty()) {
         return Error{Errc::BadArgument,
-                     file + ": has no metadata \"ahead_tree\", which [exit] ahead_tree = \"fixed\" "
-                            "needs; \"product\" has no need of it"};
+                     file +
+                         ": has no metadata \"ahead_tree\", which [exit] ahead_tree = \"fixed\" "
+                         "needs; \"product\" has no need of it"};
     }
     return {};
 }

@@ -86,10 +86,10 @@ void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits lo
             multiply(thread, head.transform, h, turned_rows_.data(), false);
             team_.barrier();
         }
-        const PackedInputs x =
-            residual ? pack(thread, head.output, hidden, true, turned_.data())
-                     : pack(thread, head.output, transforms ? turned_.data() : hidden,
-                            !transforms || !head.norm_first, nullptr);
+        const PackedInputs x = residual
+                                   ? pack(thread, head.output, hidden, true, turned_.data())
+                                   : pack(thread, head.output, transforms ? turned_.data() : hidden,
+                                          !transforms || !head.norm_first, nullptr);
         multiply(thread, head.output, x, logits_rows_.data(), false);
         if (head.output.rows == logits.width) return;
         team_.barrier();

@@ -252,7 +252,7 @@ private:
         float* products = nullptr;  // [rows][gate + up, or dim]
         // Of a head's rows, up to head_rows().
         void* turned = nullptr;             // [rows][padded dim]: after the head's transform
-        float* block = nullptr;  // [rows][dim]: T n, if a head has a residual block
+        float* block = nullptr;             // [rows][dim]: T n, if a head has a residual block
         float* logits = nullptr;            // [rows][vocab]
         cuda::DrawRow* draws = nullptr;     // [rows], with their scratch and what was drawn
         std::int32_t* head_rows = nullptr;  // after the draws: how many, which of `hidden`

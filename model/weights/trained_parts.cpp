@@ -241,9 +241,9 @@ Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& targ
         heads.ahead.push_back(transform(fmt::format("ahead.{}", j)));
     heads.ahead_block = read_block(reader, part.value().file);
     if (heads.ahead_block == HeadBlock::Residual && !heads.norm_first)
-        reader.fail("metadata \"norm_first\" is \"0\", must be \"1\" with ahead_block \"residual\"");
-    heads.ahead_tree =
-        read_tree(reader, part.value().file, static_cast<int>(heads.ahead.size()));
+        reader.fail(
+            "metadata \"norm_first\" is \"0\", must be \"1\" with ahead_block \"residual\"");
+    heads.ahead_tree = read_tree(reader, part.value().file, static_cast<int>(heads.ahead.size()));
     heads.tokens = reader.tokens();
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();

@@ -35,8 +35,8 @@ struct DraftPart {
 
 struct HeadsPart {
     PartCard card;
-    std::map<int, std::vector<float>> exits;  // T [dim, dim] after so many layers
-    std::vector<std::vector<float>> ahead;    // T of the last layer: 1, 2, ... tokens further on
+    std::map<int, std::vector<float>> exits;    // T [dim, dim] after so many layers
+    std::vector<std::vector<float>> ahead;      // T of the last layer: 1, 2, ... tokens further on
     HeadBlock ahead_block = HeadBlock::Linear;  // of `ahead`
     std::vector<AheadNode> ahead_tree;          // no deeper than `ahead`; empty: the file has none
     std::vector<TokenId> tokens;

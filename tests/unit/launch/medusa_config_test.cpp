@@ -37,8 +37,8 @@ PipelineConfig config_of(const std::string& exit) {
 }
 
 std::string refusal(const std::string& text) {
-    const Result<PipelineConfig> config = parse_pipeline_config(
-        "[[stage]]\nname = \"t\"\nrole = \"segment\"\n" + text, "x.toml");
+    const Result<PipelineConfig> config =
+        parse_pipeline_config("[[stage]]\nname = \"t\"\nrole = \"segment\"\n" + text, "x.toml");
     return config.ok() ? std::string{} : config.error().what;
 }
 
@@ -60,8 +60,7 @@ TEST_CASE("the method medusa has the heads and the tree of its part") {
     heads_of(target, {}, 3, kTokens, 0.25F).write(folder.path() / "heads.safetensors");
     medusa_of(target, 5, kTokens, "0 1 0.0 0.1 0.0.0 0.0.0.0 0.0.0.0.2")
         .write(folder.path() / "medusa.safetensors");
-    const ResolvedConfig found =
-        resolved(method_config("medusa").value(), folder, target).value();
+    const ResolvedConfig found = resolved(method_config("medusa").value(), folder, target).value();
     CHECK(contains(text_of(found), "trained look-ahead heads: 5 with a tree of 7, "));
     CHECK(contains(text_of(found), "medusa.safetensors"));
     const ExitHeads heads = heads_at_end(found, target);
@@ -71,13 +70,8 @@ TEST_CASE("the method medusa has the heads and the tree of its part") {
         CHECK(head.transform[0] == 0.5F);
         CHECK(head.tokens == kTokens);
     }
-    CHECK(heads.options->ahead_tree == std::vector<AheadNode>{{-1, 0},
-                                                              {-1, 1},
-                                                              {0, 0},
-                                                              {0, 1},
-                                                              {2, 0},
-                                                              {4, 0},
-                                                              {5, 2}});
+    CHECK(heads.options->ahead_tree ==
+          std::vector<AheadNode>{{-1, 0}, {-1, 1}, {0, 0}, {0, 1}, {2, 0}, {4, 0}, {5, 2}});
     CHECK(validate(*heads.options).ok());
     // Two heads of the same part: the tree ends with them.
     const ExitHeads two = heads_at_end(
@@ -124,7 +118,8 @@ TEST_CASE("without a part of residual heads stand_in looks ahead, and is named")
     CHECK(random.heads[0].tokens.empty());
 }
 
-TEST_CASE("a part of other look-ahead heads, or without a tree, is refused by file, key and value") {
+TEST_CASE(
+    "a part of other look-ahead heads, or without a tree, is refused by file, key and value") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
     const std::string file = (folder.path() / "medusa.safetensors").string();
@@ -198,10 +193,10 @@ TEST_CASE("typical acceptance, FREE and LITE are refused as what changes the tex
     CHECK(contains(rule, "x.toml:"));
     CHECK(contains(rule, "typical"));
     CHECK(contains(rule, "is not offered: typical acceptance changes the text"));
-    const Result<PipelineConfig> bare =
-        parse_pipeline_config("acceptance = \"typical\"\n"
-                              "[[stage]]\nname = \"t\"\nrole = \"segment\"\n",
-                              "x.toml");
+    const Result<PipelineConfig> bare = parse_pipeline_config(
+        "acceptance = \"typical\"\n"
+        "[[stage]]\nname = \"t\"\nrole = \"segment\"\n",
+        "x.toml");
     REQUIRE(!bare.ok());
     CHECK(contains(bare.error().what, "is not offered: typical acceptance changes the text"));
     for (const char* name : {"free", "lite"}) {

@@ -41,8 +41,7 @@ TEST_CASE("a residual head of the reference is n + SiLU(T n), counted out in dou
         return out;
     };
     std::vector<float> hidden(dim);
-    for (std::size_t i = 0; i < dim; ++i)
-        hidden[i] = std::sin(1.0f + 3.0f * static_cast<float>(i));
+    for (std::size_t i = 0; i < dim; ++i) hidden[i] = std::sin(1.0f + 3.0f * static_cast<float>(i));
     // n by hand; a hidden state whose norm has n + SiLU(T n) as its direction gives those logits, but
     // for the length that the norm takes away.
     std::vector<float> norm(dim);
@@ -57,8 +56,7 @@ TEST_CASE("a residual head of the reference is n + SiLU(T n), counted out in dou
     };
     const std::vector<double> h(hidden.begin(), hidden.end());
     std::vector<double> n(dim);
-    for (std::size_t i = 0; i < dim; ++i)
-        n[i] = h[i] / rms(h) * static_cast<double>(norm[i]);
+    for (std::size_t i = 0; i < dim; ++i) n[i] = h[i] / rms(h) * static_cast<double>(norm[i]);
     std::vector<double> direction(dim);  // (n + SiLU(T n)) / norm weights
     for (std::size_t i = 0; i < dim; ++i) {
         double y = 0.0;
@@ -71,8 +69,7 @@ TEST_CASE("a residual head of the reference is n + SiLU(T n), counted out in dou
     const std::vector<float> got = logits(hidden, true);
     for (std::size_t i = 0; i < vocab; ++i) {
         const double want = static_cast<double>(wanted[i]) * length;
-        CHECK(static_cast<double>(got[i]) ==
-              doctest::Approx(want).epsilon(1e-3).scale(1.0));
+        CHECK(static_cast<double>(got[i]) == doctest::Approx(want).epsilon(1e-3).scale(1.0));
     }
 }
 
