@@ -67,7 +67,7 @@ std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
     return tokens;
 }
 
-/// How many tokens of each head the tree has a place for; heads below its deepest node are left out.
+/// How many tokens of each head the tree has a place for; without heads below its deepest node.
 std::vector<int> counts_of(const ExitOptions& options) {
     if (options.ahead_tree.empty())
         return std::vector<int>(options.ahead.size(), static_cast<int>(options.ahead_top));

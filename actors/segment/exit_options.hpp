@@ -10,8 +10,8 @@
 //              the next segment's process, or wait there (`defers`) until a row below the gate
 //              arrives
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode,
-//              appendix E) propose after each verdict: `ahead_top` children per node, or the tree of
-//              `ahead_tree` (Medusa)
+//              appendix E) propose after each verdict: `ahead_top` children per node, or the tree
+//              of `ahead_tree` (Medusa)
 //
 // With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
 // too, so that it has the keys of the whole text.

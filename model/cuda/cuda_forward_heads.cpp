@@ -82,8 +82,8 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     cuda::launch_gemm(stream_, output, {rows, processors_, wgmma_});
 }
 
-/// T n of the rows, whose norm is ready, then n + SiLU(T n) as the input of the head's product, which
-/// is returned.
+/// T n of the rows, whose norm is ready, then n + SiLU(T n) as the input of the head's product,
+/// which is returned.
 GemmArgs CudaForward::residual_block(const CudaHead& head, int rows) {
     const int stride = padded_inputs(config_.dim);
     GemmArgs turn = product(head.transform, at_.input, stride, true);

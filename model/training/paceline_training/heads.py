@@ -5,8 +5,9 @@ say: logits = E norm(T h), or E T norm(h) with --norm-first; E is the target's o
 short list. Look-ahead head J learns from the last layer's states what comes J positions behind
 the next token; with --residual these are Medusa's, logits = E (n + SiLU(W n)), n = norm(h). How
 often each rank of a look-ahead head is right on held-out text gives a fixed tree of at most 63
-nodes, which export writes (ahead_tree.py). All heads learn in one pass over the same batches. --full trains a matrix V x d
-per layer instead, for comparison; --source trains on the prompts of one task alone.
+nodes, which export writes (ahead_tree.py). All heads learn in one pass over the same batches.
+--full trains a matrix V x d per layer instead, for comparison; --source trains on the prompts of
+one task alone.
 """
 
 import argparse

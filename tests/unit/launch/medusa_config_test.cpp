@@ -1,4 +1,5 @@
-// Residual look-ahead heads in a configuration: their part, its tree, what stands in, what is refused.
+// Residual look-ahead heads in a configuration: their part, its tree, what stands in, what is
+// refused.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -42,8 +42,8 @@ TEST_CASE("a residual head of the reference is n + SiLU(T n), counted out in dou
     };
     std::vector<float> hidden(dim);
     for (std::size_t i = 0; i < dim; ++i) hidden[i] = std::sin(1.0f + 3.0f * static_cast<float>(i));
-    // n by hand; a hidden state whose norm has n + SiLU(T n) as its direction gives those logits, but
-    // for the length that the norm takes away.
+    // n by hand; a hidden state whose norm has n + SiLU(T n) as its direction gives those logits,
+    // but for the length that the norm takes away.
     std::vector<float> norm(dim);
     const TensorView& weights = file.output_norm();
     REQUIRE(weights.type == StoredType::F32);
