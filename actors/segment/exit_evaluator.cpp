@@ -355,7 +355,7 @@ void ExitEvaluator::remember(const AheadPart& part) {
             paths.push_back(std::move(path));
         }
         for (auto& [parent, place] : places) said.places.push_back(std::move(place));
-        rows_caused_ += tokens.size();
+        rows_caused_ += std::min(tokens.size(), worth_.rows_max());
     } else {
         Position at = begin;
         std::size_t width = 1;
