@@ -166,8 +166,11 @@ Status resolve_exit(ResolvedConfig& resolved,
     if (const HeadsPart* ahead = parts.value().looking_ahead(exit)) {
         used.ahead_heads = static_cast<int>(ahead->ahead.size());
         used.exit_tokens = static_cast<int>(ahead->tokens.size());
-        if (exit.ahead_tree == AheadTree::Fixed)
+        if (exit.ahead_tree == AheadTree::Fixed) {
+            // Its tree has no node of a head that the part has not.
+            exit.ahead = std::min(exit.ahead, used.ahead_heads);
             used.ahead_nodes = static_cast<int>(ahead_tree_of(exit, *ahead).size());
+        }
     }
     if (!parts.value().adapter) return {};
     for (const auto& [layer, spec] : parts.value().adapter->adapters) {
