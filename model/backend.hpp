@@ -30,6 +30,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/config.hpp"
 #include "model/kv_layout.hpp"
 #include "model/placed_span.hpp"
@@ -89,9 +90,10 @@ enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)
 struct HeadSpec {
-    std::vector<float> transform = {};  // T, [dim, dim] row-major; empty: the identity
-    std::vector<TokenId> tokens = {};   // the short list, ascending; empty: the whole vocabulary
-    bool norm_first = true;             // false: logits = E (norm(T h))
+    std::vector<float> transform = {};    // T, [dim, dim] row-major; empty: the identity
+    std::vector<TokenId> tokens = {};     // the short list, ascending; empty: the whole vocabulary
+    bool norm_first = true;               // false: logits = E (norm(T h))
+    HeadBlock block = HeadBlock::Linear;  // Residual: with a transform, norm first
 };
 
 /// Memory of the device that a backend computes on, except for the last.

@@ -24,7 +24,9 @@ void see_exits(const ExitConfig& exit,
             seen.missing = true;
         }
     }
-    if (exit.head == ExitHead::Random || exit.ahead == 0) return;
+    if (parts.ahead_missing) seen.missing = true;
+    if (exit.head == ExitHead::Random || exit.ahead_block == AheadBlock::Random || exit.ahead == 0)
+        return;
     (parts.ahead_heads > 0 ? seen.trained : seen.missing) = true;
     if (parts.ahead_heads < exit.ahead) seen.missing = true;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 
+#include "launch/load/exit_heads.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -75,10 +76,16 @@ std::string exits_text(const ExitConfig& exit, const UsedParts& parts, const Pla
 }
 
 std::string ahead_text(const ExitConfig& exit, const UsedParts& parts) {
-    const int trained = exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, parts.ahead_heads);
+    const int trained = std::min(exit.ahead, parts.ahead_heads);
     std::string text;
-    if (trained > 0)
-        text += fmt::format("trained look-ahead heads: {}, {}\n", trained, parts.files.heads);
+    if (parts.ahead_missing)
+        text += "no trained residual look-ahead heads for this model: those of stand_in\n";
+    if (trained > 0) {
+        const std::string tree =
+            parts.ahead_nodes > 0 ? fmt::format(" with a tree of {}", parts.ahead_nodes) : "";
+        text += fmt::format("trained look-ahead heads: {}{}, {}\n", trained, tree,
+                            look_ahead_file(exit, parts.files));
+    }
     if (trained < exit.ahead) {
         text += "no trained look-ahead heads for this model" +
                 (trained > 0 ? fmt::format(" beyond {}", trained) : std::string{}) +

@@ -110,7 +110,7 @@ private:
             if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);
         }
-        return news;
+        co_return news;
     }
 
     /// The log probabilities of a long prompt are megabytes of JSON, which the pool makes.

@@ -7,6 +7,7 @@
 #include "model/kv_layout.hpp"
 #include "tests/sim/fault_plan.hpp"
 #include "tests/sim/sim_actors.hpp"
+#include "tests/support/toy/toy_ahead_tree.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
@@ -41,6 +42,9 @@ SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
     if (ahead) {
         options.ahead = {HeadId{1}, HeadId{2}};
         options.ahead_top = static_cast<std::uint32_t>(1 + random.below(3));
+        // By a number that such an exit has no other use for.
+        if (options.top % 2 == 0)
+            options.ahead_tree = toy_ahead_tree(2, static_cast<std::uint8_t>(options.ahead_top));
         return exit;
     }
     options.sends_candidates = random.chance(50);
