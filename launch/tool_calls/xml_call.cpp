@@ -34,7 +34,7 @@ std::string escaped(std::string_view text) {
     return all;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     return "\"" + escaped(text) + "\"";
 }
 
@@ -148,7 +148,7 @@ XmlCall::Step XmlCall::key(char c, ReplyEvents& events) {
         return Step::Bad;
     }
     events.add(ReplyPart::Arguments,
-               (std::exchange(has_parameter_, true) ? ", " : "") + quoted(key_) + ": ");
+               (std::exchange(has_parameter_, true) ? ", " : "") + in_quotes(key_) + ": ");
     kind_ = kind_of(key_);
     if (kind_ == Kind::Text) events.add(ReplyPart::Arguments, "\"");
     value_.clear();
@@ -196,7 +196,7 @@ void XmlCall::value_ended(ReplyEvents& events) {
     const std::string_view value = trimmed(value_);
     std::optional<std::string> json;
     if (kind_ == Kind::Json) json = json_value(value);
-    if (!json) json = quoted(kind_ == Kind::Word ? value : std::string_view{value_});
+    if (!json) json = in_quotes(kind_ == Kind::Word ? value : std::string_view{value_});
     events.add(ReplyPart::Arguments, *json);
 }
 
