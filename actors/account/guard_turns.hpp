@@ -77,7 +77,7 @@ private:
     void begin_turn(int allowed, Micros now);
     void end_turn(Micros now);
 
-    std::map<int, GainWatch> watches_;  // by the bits of requests - 1
+    std::map<int, GainWatch> watches_;  // by class_of() the requests
     GainWatch* watch_ = nullptr;        // of the number of requests now
     std::size_t requests_ = 0;
     std::uint64_t phase_ = 0;

@@ -53,22 +53,15 @@ DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     : backend_{backend},
       options_{std::move(options)},
       mask_{options_.skip.mask()},
-      pool_{std::make_shared<DraftPool>(backend.kv_slots())} {
+      pool_{std::make_shared<DraftPool>(backend.kv_slots())},
+      head_{backend,
+            {.head = options_.head,
+             .vocab_size = options_.vocab_size,
+             .shared_tokens = options_.shared_tokens,
+             .chance = options_.chance}} {
     PACE_CHECK(backend.first_layer() == 0, "a draft model starts at layer 0");
-    PACE_CHECK(backend.has_head(options_.head), "a draft model without its head");
-    PACE_CHECK(options_.rows_max > 0 && options_.vocab_size > 0, "a draft model of no size");
-    const ModelConfig& config = backend.config();
+    PACE_CHECK(options_.rows_max > 0, "a draft model of no rows");
     hidden_ = backend.make_rows(options_.rows_max);
-    head_hidden_ = backend.make_rows(kHeadsAtOnce);
-    logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
-    const int shared = options_.shared_tokens > 0 ? options_.shared_tokens : options_.vocab_size;
-    const int both = std::min({config.vocab_size, options_.vocab_size, shared});
-    vocab_both_ = static_cast<std::size_t>(both);
-    const std::span<const TokenId> list = backend.short_list(options_.head);
-    if (!list.empty() && list.back() < both) short_list_ = list;
-    if (!short_list_.empty() || options_.vocab_size > config.vocab_size) {
-        target_row_.resize(static_cast<std::size_t>(options_.vocab_size));
-    }
 }
 
 DraftModel::~DraftModel() = default;
@@ -229,9 +222,13 @@ bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
         }
         added.path_size = paths_.size() - added.path;
     }
-    heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
+    const DraftNode& wanted = *text.tree.find(id);
+    heads_.push_back({.sampling = &text.sampling,
+                      .row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
+                      .position = wanted.position,
+                      .token = wanted.token,
                       .count = expansion.candidates,
-                      .draw_top = text.tree.find(id)->drawn ? 0 : text.draw_top,
+                      .draw_top = wanted.drawn ? 0 : text.draw_top,
                       .seen = seen_by(text, path)});
     return true;
 }
@@ -284,7 +281,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         for (const PassRow& row : pass_) {
             if (row.node != kNoDraftNode) place(row, taken);
         }
-        for (PassHead& head : heads_) {
+        for (HeadRow& head : heads_) {
             const PassRow& row = pass_[head.row];
             taken.said.push_back(
                 {row.text, row.node, std::move(head.candidates), std::move(head.drawn)});

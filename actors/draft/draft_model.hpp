@@ -4,16 +4,15 @@
 //     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache
 //                                    yet (in chunks), then the wanted nodes with their uncached
 //                                    ancestors
-//     run()               job    the layers, the head for the wanted rows, the candidates
+//     run()               job    the layers, the candidates of the wanted rows (draft_head.hpp)
 //     take()              loop   assigns the slots to their nodes, or to the text if they were
 //                                committed meanwhile; frees those of nodes that were dropped
 //
 // Borrows its backend and owns the backend's KV slots; DraftText records per request which
 // committed tokens and nodes are in the cache. The target does not read this cache: an error in it
 // costs acceptance, never exactness. A slot that is freed while a pass runs is not used again
-// before take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the
-// target does not have are never proposed. After a token that the draft does not know it proposes
-// nothing until enough text has followed, and then reads only the text after that token.
+// before take(). After a token that the draft does not know it proposes nothing until enough text has
+// followed, and then reads only the text after that token.
 // Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
 // finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
@@ -30,6 +29,7 @@
 #include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
+#include "actors/draft/draft_head.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
 #include "model/sampling/candidates.hpp"
@@ -166,15 +166,13 @@ public:
     [[nodiscard]] const Backend& backend() const { return backend_; }
     /// For jobs of their own, which run between passes and write to scratch slots alone.
     [[nodiscard]] Backend& backend() { return backend_; }
-    [[nodiscard]] HeadId head() const { return options_.head; }
+    [[nodiscard]] HeadId head() const { return head_.id(); }
     /// That texts can take; those of cached blocks that none holds are among them.
     [[nodiscard]] std::int32_t free_pages() const {
         return pool_->pages.free_pages() + pool_->prefixes.unheld();
     }
 
 private:
-    static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
-
     struct PassRow {
         std::shared_ptr<DraftText> text;
         DraftNodeId node = kNoDraftNode;  // kNoDraftNode: a token of the text
@@ -183,14 +181,6 @@ private:
         bool allocated = false;  // the slot, for this row; else the node had it
         std::size_t path = 0;    // of the row, in paths_
         std::size_t path_size = 0;
-    };
-    struct PassHead {
-        std::size_t row = 0;
-        int count = 1;
-        int draw_top = 0;  // of its text; 0 for a node whose children were drawn before
-        std::vector<TokenId> seen = {};  // what the penalties may look at
-        std::vector<Candidate> candidates = {};
-        DrawnSiblingsPtr drawn = nullptr;
     };
     struct Chunk {
         std::shared_ptr<DraftText> text;
@@ -207,17 +197,6 @@ private:
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
     [[nodiscard]] bool skips(const PassRow& row) const;
-    void give_candidates(std::size_t first, std::size_t count);
-    [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
-    [[nodiscard]] bool drawn_with_layers() const;
-    RunOutcome run_and_draw(const CancelToken* cancel);
-    [[nodiscard]] DrawJob job_of(const PassHead& head) const;
-    bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
-    void take_drawn(PassHead& head, std::vector<Candidate> drawn) const;
-    [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
-                                                       std::span<float> logits);
-    [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
-    void draw_siblings_of(PassHead& head, std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
     void undo();
 
@@ -225,21 +204,16 @@ private:
     DraftModelOptions options_;
     SublayerMask mask_;  // of options_.skip
     std::shared_ptr<DraftPool> pool_;
+    DraftHead head_;
     bool running_ = false;                       // between prepare() and take()
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_assigned_;
     std::vector<PassRow> pass_;
-    std::vector<PassHead> heads_;
+    std::vector<HeadRow> heads_;
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;
     std::vector<Row> rows_;
-    RowMemory hidden_;                     // [rows, dim]
-    RowMemory head_hidden_;                // [heads at once, dim]
-    std::vector<float> logits_;            // [heads at once, the model's vocabulary]
-    std::size_t vocab_both_ = 0;           // ids below it may be proposed
-    std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty
-    std::vector<float> target_row_;        // [the target's vocabulary] if logits are fewer
-    SamplerScratch scratch_;
+    RowMemory hidden_;  // [rows, dim]
 };
 
 }  // namespace paceline

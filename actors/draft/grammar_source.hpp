@@ -37,12 +37,6 @@ public:
     /// The first use loads the grammar, a replay follows the whole answer: nothing for a loop.
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
     void commit(std::span<const TokenId> tokens) override;
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override;
-    [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override;
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t depth,
                                                const CancelToken& cancel) override;
@@ -53,8 +47,8 @@ public:
     [[nodiscard]] msg::Origin origin() const override { return origin_; }
 
 private:
-    [[nodiscard]] std::optional<std::vector<Candidate>> forced(std::span<const TokenId> path,
-                                                               std::int32_t most);
+    [[nodiscard]] std::optional<std::vector<SourceNode>> forced(std::span<const TokenId> path,
+                                                                std::int32_t most);
     [[nodiscard]] std::vector<SourceNode> allowed(std::span<const TokenId> path,
                                                   std::span<const SourceNode> nodes);
 

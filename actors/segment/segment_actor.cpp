@@ -238,7 +238,7 @@ void SegmentActor::show_gauges() {
     host_.context->set(gauges::kRequests, host_.requests.running());
     host_.context->set(gauges::kQueueDepth, intake_.size());
     if (scheduler() == nullptr) return;
-    host_.context->set(gauges::kKvPages, static_cast<std::uint64_t>(scheduler()->pages_in_use()));
+    host_.context->set(gauges::kKvPages, static_cast<std::uint64_t>(scheduler()->pages().in_use()));
 }
 
 }  // namespace paceline

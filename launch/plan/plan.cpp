@@ -127,6 +127,13 @@ Result<CostTable> quick_costs(const PlanOptions& options,
     return CostTable::of(std::move(records));
 }
 
+/// Plain decoding, which the others are compared with; nullptr: it is not among them.
+PlannedMethod* plain_of(Planned& planned) {
+    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
+                                    [](const auto& m) { return m.name == kPlainPipeline; });
+    return plain != planned.methods.end() ? &*plain : nullptr;
+}
+
 void predict_all(const PredictionInputs& inputs,
                  const PlanOptions& options,
                  Planned& planned,
@@ -143,9 +150,8 @@ void predict_all(const PredictionInputs& inputs,
         method.predicted = predicted.value().tokens_per_second;
         if (!predicted.value().note.empty()) method.notes.push_back(predicted.value().note);
     }
-    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
-                                    [](const auto& m) { return m.name == kPlainPipeline; });
-    const double rate = plain != planned.methods.end() ? plain->predicted : 0.0;
+    const PlannedMethod* const plain = plain_of(planned);
+    const double rate = plain != nullptr ? plain->predicted : 0.0;
     for (PlannedMethod& method : planned.methods)
         method.predicted_gain = rate > 0.0 ? method.predicted / rate : 0.0;
 }
@@ -178,10 +184,9 @@ std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cor
         return a->predicted_gain > b->predicted_gain;
     });
     chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(trials)));
-    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
-                                    [](const auto& m) { return m.name == kPlainPipeline; });
-    const bool any = !chosen.empty() && plain != planned.methods.end() && plain->refusal.empty();
-    if (any) chosen.insert(chosen.begin(), &*plain);
+    PlannedMethod* const plain = plain_of(planned);
+    const bool any = !chosen.empty() && plain != nullptr && plain->refusal.empty();
+    if (any) chosen.insert(chosen.begin(), plain);
     return chosen;
 }
 

@@ -10,8 +10,6 @@
 
 namespace paceline::testing {
 
-inline constexpr RequestId kOne{1};
-
 inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
     const auto answer = pipeline.conductor.log.answer(request);
     return {answer.begin(), answer.end()};
@@ -20,7 +18,7 @@ inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
 /// No request holds a page of the first segment's cache; a search's scratch rows do.
 inline void check_no_page_held(const BatchScheduler& scheduler, const PipelineOptions& options) {
     const bool searches = options.self_draft && options.self_draft->choice != SkipChoice::Fixed;
-    CHECK(scheduler.pages_in_use() ==
+    CHECK(scheduler.pages().in_use() ==
           (searches ? pages_for(options.self_draft->scratch_slots()) : 0));
 }
 

@@ -86,7 +86,7 @@ void check_nothing_leaked(Cluster& cluster, const PipelineOptions& options) {
     cluster.run_dry();
     CHECK(cluster.world.tensors_all_free());
     CHECK(cluster.conductor.open_requests() == 0);
-    CHECK(cluster.scheduler().pages_in_use() == 0);
+    CHECK(cluster.scheduler().pages().in_use() == 0);
     Request whole = small_request(77);
     whole.context = options.kv_slots;
     whole.max_tokens = 3;

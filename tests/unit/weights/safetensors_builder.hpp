@@ -8,34 +8,13 @@
 #include <map>
 #include <span>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/model_file.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace paceline::test {
-
-/// A folder that goes away with it.
-class TestFolder {
-public:
-    TestFolder() {
-        std::string pattern =
-            (std::filesystem::temp_directory_path() / "paceline-parts-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-        path_ = pattern;
-    }
-    TestFolder(const TestFolder&) = delete;
-    TestFolder& operator=(const TestFolder&) = delete;
-    ~TestFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
 
 /// A file of this header and these bytes of data, whatever they are.
 inline std::vector<std::byte> safetensors_bytes(const std::string& header,
