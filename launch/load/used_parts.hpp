@@ -17,7 +17,7 @@ struct PartFiles {
         {};  // of a draft's model that is a folder: its packed copy, set by keep_draft_copy()
     std::string heads =
         {};  // of the exits, of the last segment and of a target that drafts for itself
-    std::string adapter = {};  // of the exits
+    std::string adapter = {};  // of the exits, or of a target that drafts for itself
     std::string probe = {};    // of a target that drafts for itself
 };
 

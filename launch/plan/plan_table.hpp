@@ -22,6 +22,7 @@ struct PlannedMethod {
     std::string refusal = {};  // why it cannot decode this model here; empty: it can
     bool unverified = false;   // its text is not plain decoding's
     bool guarded = true;       // the account bounds what it loses
+    bool lacks_adapter = false;  // drafts behind an adapter that this model has not
 };
 
 struct PlanHead {
