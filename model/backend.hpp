@@ -163,7 +163,7 @@ public:
     /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
     [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
 
-    /// Whether there is an adapter (adapter_spec.hpp) of an exit: after the segment's last layer, or
+    /// Whether there is an exit's adapter (adapter_spec.hpp): after the segment's last layer, or
     /// inside the segment where a target drafts for itself.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
     /// The adapter's x of each row from its hidden state at the exit; both [rows, dim], a

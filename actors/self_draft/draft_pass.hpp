@@ -37,7 +37,7 @@ struct DraftPassTools {
     Backend& backend;
     const SelfDraftOptions options;
     HeadCandidates candidates;
-    RowMemory hidden = {};                     // [chains of a pass, dim]
+    RowMemory hidden = {};                    // [chains of a pass, dim]
     std::optional<ExitAdapter> adapter = {};  // of an exit that has one
 };
 

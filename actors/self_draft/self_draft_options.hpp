@@ -50,7 +50,7 @@ struct SelfDraftOptions {
     int exit = 0;  // layers of an early exit; 0: all layers but those of the skip set
     HeadId head = HeadId::Final;
     bool adapter = false;  // of the exit, before `head`, which is HeadId::Adapter
-    SkipSet skip = {};  // to begin with
+    SkipSet skip = {};     // to begin with
 
     // When a chain ends. The token after which it ends is verified too.
     std::int32_t gamma = 8;         // tokens, at most

@@ -57,10 +57,11 @@ Status plan_adapter(const PartFiles& files, const ModelFile& target, SelfDraftPl
         std::string layers;
         for (const auto& [layer, spec] : part.value().adapters)
             layers += fmt::format("{}{}", layers.empty() ? "" : ", ", layer);
-        return Error{Errc::BadArgument,
-                     fmt::format("[self_draft] exit = {} with head = \"adapter\": {} has no adapter "
-                                 "after layer {}, it has one after {}",
-                                 plan.options.exit, files.adapter, plan.options.exit, layers)};
+        return Error{
+            Errc::BadArgument,
+            fmt::format("[self_draft] exit = {} with head = \"adapter\": {} has no adapter "
+                        "after layer {}, it has one after {}",
+                        plan.options.exit, files.adapter, plan.options.exit, layers)};
     }
     plan.final_head = false;
     plan.options.head = HeadId::Adapter;

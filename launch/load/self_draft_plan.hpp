@@ -20,8 +20,8 @@ namespace paceline {
 
 struct SelfDraftPlan {
     SelfDraftOptions options = {};
-    bool final_head = false;           // CpuOptions::final_head
-    std::vector<HeadSpec> heads = {};  // CpuOptions::heads
+    bool final_head = false;                  // CpuOptions::final_head
+    std::vector<HeadSpec> heads = {};         // CpuOptions::heads
     std::optional<AdapterSpec> adapter = {};  // CpuOptions::adapter
 };
 

@@ -377,7 +377,7 @@ private:
     int last_layer_;
     std::int32_t kv_slots_;
     std::vector<std::uint64_t> keys_;     // [layers, slots]
-    std::vector<std::uint64_t> newest_;   // [slots]: of the rows that ran last, where the adapter is
+    std::vector<std::uint64_t> newest_;   // [slots]: of rows as they ran last, at the adapter
     std::vector<std::uint64_t> adapted_;  // [slots]: that the adapter was given
 };
 

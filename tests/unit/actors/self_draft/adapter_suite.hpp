@@ -168,7 +168,8 @@ struct KangarooScene {
         world.add(kTheConductor, conductor);
         world.add(kFirstSegment, segment);
         world.tap = [this](StageId to, std::uint16_t kind, std::span<const std::byte> bytes) {
-            if (to != kTheConductor || kind != static_cast<std::uint16_t>(msg::Kind::Verdict)) return;
+            if (to != kTheConductor || kind != static_cast<std::uint16_t>(msg::Kind::Verdict))
+                return;
             const msg::Verdict verdict = decode_message<msg::Verdict>(bytes).value();
             if (verdict.depth == 0) return;
             const std::uint32_t accepted = verdict.count - 1;
@@ -180,9 +181,9 @@ struct KangarooScene {
     KangarooScene& operator=(const KangarooScene&) = delete;
 
     void begin(RequestId id, const BeginPayload& spec, Attempt attempt) {
-        world.post(kFirstSegment, control::Begin{.request = id,
-                                                 .attempt = attempt,
-                                                 .payload = encode_begin(spec)});
+        world.post(
+            kFirstSegment,
+            control::Begin{.request = id, .attempt = attempt, .payload = encode_begin(spec)});
     }
     void open(RequestId id, const BeginPayload& spec) {
         begin(id, spec, conductor.log.open(id, spec.text).value());
@@ -303,8 +304,7 @@ public:
         // A device that draws the target's tokens runs the last layers out of sight.
         if (seen.device_sampler() == nullptr) CHECK(compared == seen.committed.size());
         if (seen.kv_bytes() == 0) return;
-        CHECK(kv_of(seen, seen.slots) ==
-              kv_of(pass.backend(), home_slots(seen.committed.size())));
+        CHECK(kv_of(seen, seen.slots) == kv_of(pass.backend(), home_slots(seen.committed.size())));
     }
 
 private:
