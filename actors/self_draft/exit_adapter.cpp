@@ -37,9 +37,10 @@ RunOutcome ExitAdapter::run_to_exit(std::span<Row> rows,
     }
     RunOutcome outcome = RunOutcome::Done;
     if (!through_.empty()) outcome = backend_.run_layers(rows, hidden, cancel);
-    if (!through_.empty() && outcome == RunOutcome::Done)
+    if (!through_.empty() && outcome == RunOutcome::Done) {
         // The call's rows are others than those that `cancel` watches.
         outcome = run(through_, backend_.in_order(states_, gathered_), nullptr);
+    }
     for (std::size_t i = 0; i < rows.size(); ++i) {
         rows[i].first = rows[i].last;
         rows[i].last = ends[i];
