@@ -165,9 +165,10 @@ public:
     /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
     [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
 
-    /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
+    /// Whether there is an exit's adapter (adapter_spec.hpp): after the segment's last layer, or
+    /// inside the segment where a target drafts for itself.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
-    /// The adapter's x of each row from its hidden state after the last layer; both [rows, dim], a
+    /// The adapter's x of each row from its hidden state at the exit; both [rows, dim], a
     /// row after the rows that it sees. The adapter's keys and values are stored under the rows'
     /// own slots, so they are complete if every row of the segment is run here. A missing key, or
     /// one of another text, makes the candidate worse and has no other effect. Row::first and last

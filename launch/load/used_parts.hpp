@@ -18,7 +18,7 @@ struct PartFiles {
     std::string heads =
         {};  // of the exits, of the last segment and of a target that drafts for itself
     std::string ahead = {};    // of the last segment: look-ahead heads with a residual block
-    std::string adapter = {};  // of the exits
+    std::string adapter = {};  // of the exits, or of a target that drafts for itself
     std::string probe = {};    // of a target that drafts for itself
 };
 

@@ -59,8 +59,10 @@ PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
         seen.trained = config.draft->model == DraftModelKind::Trained;
     }
     if (config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
-        config.self_draft->head == SelfDraftHead::Trained) {
-        (parts.files.heads.empty() ? seen.missing : seen.trained) = true;
+        config.self_draft->head != SelfDraftHead::LogitLens) {
+        const bool adapter = config.self_draft->head == SelfDraftHead::Adapter;
+        const std::string& part = adapter ? parts.files.adapter : parts.files.heads;
+        (part.empty() ? seen.missing : seen.trained) = true;
     }
     if (config.exit) see_exits(*config.exit, parts, placement, seen);
     if (seen.missing) return PartsUse::StandIns;

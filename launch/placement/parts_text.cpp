@@ -94,12 +94,27 @@ std::string ahead_text(const ExitConfig& exit, const UsedParts& parts) {
     return text;
 }
 
+/// Of a target that drafts for itself, where an adapter is wanted.
+std::string self_draft_text(const SelfDraftConfig& self,
+                            const UsedParts& parts,
+                            const Placement& placement) {
+    if (self.source != SelfDraftSource::Exit || self.head != SelfDraftHead::Adapter) return "";
+    if (parts.files.adapter.empty()) {
+        return "no trained adapter for this model: the exit's head without one drafts; slower than "
+               "with one\n";
+    }
+    const int layers = placement.stage(placement.verifier()).layers.last;
+    return fmt::format("trained adapter: drafts after layer {}, {}\n", self.exit_of(layers),
+                       parts.files.adapter);
+}
+
 }  // namespace
 
 std::string parts_text(const ResolvedConfig& pipeline, const Placement& placement) {
     const auto& [config, parts] = pipeline;
     std::string text;
     if (config.draft) text += draft_text(*config.draft, parts);
+    if (config.self_draft) text += self_draft_text(*config.self_draft, parts, placement);
     if (config.exit)
         text += exits_text(*config.exit, parts, placement) + ahead_text(*config.exit, parts);
     if (config.acceptance == AcceptanceRule::Unverified)

@@ -185,7 +185,9 @@ bool exits_early(const PipelineConfig& config) {
 }
 
 void resolve_self_draft(const SelfDraftConfig& self, const FoundParts& found, PartFiles& files) {
-    if (self.head == SelfDraftHead::Trained) files.heads = found.heads;
+    if (self.head == SelfDraftHead::Adapter) files.adapter = found.adapter;
+    const bool trained = self.head == SelfDraftHead::Adapter && files.adapter.empty();
+    if (self.head == SelfDraftHead::Trained || trained) files.heads = found.heads;
     if (self.probe) files.probe = found.probe;
 }
 

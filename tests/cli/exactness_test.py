@@ -78,8 +78,9 @@ class Shapes(unittest.TestCase):
 
     def test_a_target_that_drafts_for_itself_needs_its_exit_or_all_layers_in_the_first_process(self):
         most = {name: processes_max(toml_of(name))
-                for name in ("layerskip", "adaspeed", "draft-verify", "swift", "clasp", "fold")}
-        self.assertEqual(most, {"layerskip": 3, "adaspeed": 3, "draft-verify": 1, "swift": 1, "clasp": 1, "fold": 4})
+                for name in ("layerskip", "adaspeed", "kangaroo", "draft-verify", "swift", "clasp", "fold")}
+        self.assertEqual(most, {"layerskip": 3, "adaspeed": 3, "kangaroo": 2, "draft-verify": 1, "swift": 1, "clasp": 1,
+                                "fold": 4})
         split = reshaped(toml_of("layerskip"), 2)
         self.assertEqual((split.count("[[stage]]"), split.count("[self_draft]")), (2, 1))
 

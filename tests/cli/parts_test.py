@@ -13,7 +13,8 @@ from paceline_cli import BINARY, CliTest, PROMPT, environment, TINY
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
 METHODS = ["speculative", "speculative-adaptive", "speculative-tree", "fold-sequential",
-           "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads", "medusa"]
+           "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads", "medusa",
+           "kangaroo"]
 EXIT = ('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "a"\nrole = "early-verify"\n'
         '[[stage]]\nname = "b"\nrole = "final-verify"\n'
         '[draft]\nsource = "trained"\npace = "ahead"\nexit_alternatives = 2\n[exit]\ntop = 3\n')
@@ -90,6 +91,22 @@ class Parts(CliTest):
             self.assertEqual(ids, plain)
             self.assertIn(says, stderr)
 
+    def test_kangaroo_drafts_with_the_adapter_of_its_exit_and_an_exit_without_one_is_refused(self):
+        self.put_noise()
+        said, _, stats = self.run_with("--config", self.kangaroo(2), "-n", "32", "--parts", str(self.parts))
+        self.assertIn(f"trained adapter: drafts after layer 2, {self.parts}/adapter.safetensors", said)
+        self.assertGreater(stats["pipeline"]["draft_rows"], 0)
+        said = self.run_fails(2, "run", "-m", self.model, "-p", PROMPT, "--config", self.kangaroo(3),
+                              "--parts", str(self.parts))
+        self.assertIn('kangaroo.toml: [self_draft] exit = 3 with head = "adapter"', said)
+        self.assertIn("no adapter after layer 3, it has one after 2", said)
+
+    def kangaroo(self, exit_at: int) -> str:
+        """The method, drafting in every round, with its exit after so many layers."""
+        path = self.folder / "kangaroo.toml"
+        path.write_text(f'extends = "kangaroo"\n[self_draft]\nexit = {exit_at}\nauto_off = false\n')
+        return str(path)
+
     def test_stages_that_are_killed_open_their_parts_again(self):
         self.put_noise()
         args = ["check", "-m", self.model, "--method", "hybrid", "--parts", str(self.parts), "--first", "2",
@@ -135,7 +152,8 @@ class Parts(CliTest):
                  ("speculative-tree", "no trained draft for this model: the target's own first layers"),
                  ("fold", "no trained exit for this model after layer 3"),
                  ("heads", "no trained look-ahead heads for this model: random ones"),
-                 ("medusa", "no trained residual look-ahead heads for this model: those of stand_in"))
+                 ("medusa", "no trained residual look-ahead heads for this model: those of stand_in"),
+                 ("kangaroo", "no trained adapter for this model: the exit's head without one drafts"))
         for method, says in cases:
             for args, env in ((["--parts", "none"], {"PACELINE_PRETRAINED": str(self.parts)}), ([], {})):
                 with self.subTest(method=method, args=args):

@@ -83,6 +83,7 @@ std::optional<SelfDraftOptions> draw_self_draft(SimRandom& random, const ToyPlan
     if (plan.segments > 1 || random.chance(25)) {
         const int first = std::min(kFakeLayers / plan.segments, kFakeLayers - 1);
         options.exit = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(first)));
+        options.adapter = options.gamma % 2 == 0;  // without a draw: the seed's others stay
         return options;
     }
     options.skip = draw_skip_set(random);
@@ -279,7 +280,8 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
 std::string self_draft_text(const std::optional<SelfDraftOptions>& options) {
     if (!options) return "";
     const std::string how = options->early_exit()
-                                ? "layer " + std::to_string(options->exit)
+                                ? "layer " + std::to_string(options->exit) +
+                                      (options->adapter ? " with an adapter" : "")
                                 : options->skip.text() + ", choice " +
                                       std::to_string(static_cast<int>(options->choice));
     return ", drafts for itself (" + how + ")";

@@ -77,6 +77,8 @@ std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& options, int
     backend->all_nan_at = options.all_nan_at;
     backend->candidate_right = options.candidate_right;
     backend->draws_itself = options.draws_itself;
+    if (index == 1 && options.self_draft && options.self_draft->adapter)
+        backend->adapter_after = options.self_draft->exit;
     backend->on_device = ((options.on_devices >> static_cast<unsigned>(index)) & 1U) != 0;
     return backend;
 }

@@ -75,7 +75,7 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                       "fold-layerskip",
                                       "fold-adaspeed"};
     wanted.insert({"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros",
-                   "medusa"});
+                   "medusa", "kangaroo"});
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
