@@ -1,6 +1,7 @@
 #include "launch/plan/method_history.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <vector>
 
 #include "launch/config/method_list.hpp"
@@ -20,11 +21,21 @@ std::size_t core_count(const ModelOptions& model) {
 MethodHistory::MethodHistory(const ModelFile& file,
                              const ModelOptions& model,
                              const std::string& draft_model,
-                             const std::string& cache_folder)
+                             const std::string& cache_folder,
+                             int requests)
     : cores_{core_count(model)},
-      key_{record_key(file, model, draft_model, cores_)},
+      one_key_{record_key(file, model, draft_model, cores_)},
+      key_{requests > 1 ? fmt::format("{} requests {}", one_key_, requests) : one_key_},
       records_{cache_folder},
-      record_{records_.read(key_)} {}
+      record_{known()} {}
+
+MethodRecord MethodHistory::known() const {
+    MethodRecord record = records_.read(one_key_);
+    if (key_ == one_key_) return record;
+    for (const auto& [method, rate] : records_.read(key_).methods)
+        record.methods.insert_or_assign(method, rate);
+    return record;
+}
 
 AutoChoice MethodHistory::choose(const std::string& plain) const {
     std::vector<std::string> known;
@@ -33,11 +44,13 @@ AutoChoice MethodHistory::choose(const std::string& plain) const {
 }
 
 void MethodHistory::add(const std::string& method, MethodRate run) {
-    record_ = records_.read(key_);  // another run may have ended meanwhile
+    record_ = known();  // another run may have ended meanwhile
     if (const MethodRate* stage = record_.find(kPlainPipeline))
         run.gain *= std::min(stage->gain, 1.0);
-    record_.add(method, run);
-    (void)records_.write(key_, record_);
+    MethodRecord own = records_.read(key_);
+    own.add(method, run);
+    (void)records_.write(key_, own);
+    if (const MethodRate* rate = own.find(method)) record_.methods.insert_or_assign(method, *rate);
 }
 
 }  // namespace paceline

@@ -1,6 +1,9 @@
 // MethodHistory: what earlier runs of a model on this machine have shown of methods, and what
 // `--method auto` makes of it.
 //
+// A method gains less the more requests share a batch, so runs of several at a time have a record of
+// their own. The choice goes by it, and for methods that it lacks by the record of one at a time.
+//
 // One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
 // without a cache folder the choice is made as if nothing were known.
 #pragma once
@@ -17,10 +20,12 @@ namespace paceline {
 
 class MethodHistory {
 public:
+    /// `requests`: that are decoded at a time, at most.
     MethodHistory(const ModelFile& file,
                   const ModelOptions& model,
                   const std::string& draft_model,
-                  const std::string& cache_folder);
+                  const std::string& cache_folder,
+                  int requests = 1);
 
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
@@ -30,10 +35,13 @@ public:
     void add(const std::string& method, MethodRate run);
 
 private:
+    [[nodiscard]] MethodRecord known() const;
+
     std::size_t cores_;
-    std::string key_;
+    std::string one_key_;  // of one request at a time
+    std::string key_;      // of as many as there are here
     MethodRecords records_;
-    MethodRecord record_;
+    MethodRecord record_;  // of both
 };
 
 }  // namespace paceline
