@@ -29,14 +29,27 @@ public:
 
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
+    /// Of requests that share a batch all the time: plain decoding, which reads the weights once
+    /// for all of them, unless runs of as many at a time have shown a gain. Of one: choose().
+    [[nodiscard]] AutoChoice choose_for_batches(const std::string& plain) const;
+    /// The choice if `method` gains so much (times plain decoding) from now on.
+    [[nodiscard]] AutoChoice choose_given(const std::string& plain,
+                                          const std::string& method,
+                                          double gain) const;
+    /// Times plain decoding; 0: nothing is known of it.
+    [[nodiscard]] double gain_of(const std::string& method) const;
+    /// Of a gain over a pipeline's own turns without speculation: they are slower than plain
+    /// decoding without stages by what `paceline plan` has measured, if it has.
+    [[nodiscard]] double over_plain(double gain) const;
     /// A run of a pipeline has shown this; its gain is over its own turns without speculation.
-    /// They are slower than plain decoding without stages by what `paceline plan` has measured, if
-    /// it has.
     void add(const std::string& method, MethodRate run);
 
 private:
     [[nodiscard]] MethodRecord known() const;
+    [[nodiscard]] AutoChoice choice_from(const MethodRecord& record,
+                                         const std::string& plain) const;
 
+    int requests_;
     std::size_t cores_;
     std::string one_key_;  // of one request at a time
     std::string key_;      // of as many as there are here
