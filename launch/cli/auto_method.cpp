@@ -25,8 +25,8 @@ void AutoMethod::learn(const RunOptions& options,
                        const std::optional<PipelineConfig>& written) {
     const bool named = options.config_file.empty() && !options.wants_gpus();
     const auto tokens = static_cast<std::int64_t>(run.answer.generated_tokens);
-    const bool comparable = pipeline && pipeline->speculation_gain > 0.0 && written &&
-                            account_sees_plain(*written);
+    const bool comparable =
+        pipeline && pipeline->speculation_gain > 0.0 && written && account_sees_plain(*written);
     if (!named || !comparable || tokens < MethodRecord::kTokensMin) return;
     history_.add(options.method, {.gain = pipeline->speculation_gain,
                                   .acceptance = draft_acceptance(*written, pipeline->verdicts),

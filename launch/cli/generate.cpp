@@ -262,8 +262,8 @@ Status generate(const GenerateOptions& options,
                             static_cast<int>(answer.tokens.size()));
         return done(std::move(answer));
     };
-    const Result<std::span<const AnswerTask>> rest =
-        method.run(tasks, done_by_pipeline, [&] { progress.start(); }, cancel);
+    const Result<std::span<const AnswerTask>> rest = method.run(
+        tasks, done_by_pipeline, [&] { progress.start(); }, cancel);
     if (!rest) return rest.error();
     if (!rest.value().empty()) {
         Result<std::unique_ptr<Backend>> backend =

@@ -75,8 +75,7 @@ Result<GenerateMethod::Opened> GenerateMethod::open(const std::string& method,
     const auto begin = std::chrono::steady_clock::now();
     const Result<ConfigSource> source = method_source(method);
     if (!source) return source.error();
-    Result<PipelineConfig> written =
-        written_config(source.value(), device_of(options_.model), "");
+    Result<PipelineConfig> written = written_config(source.value(), device_of(options_.model), "");
     if (!written) return written.error();
     const PipelineConfig config = written.value();
     Result<ResolvedConfig> pipeline = use_parts(
@@ -168,8 +167,7 @@ Result<std::span<const AnswerTask>> GenerateMethod::run(std::span<const AnswerTa
         if (!opened) return opened.error();
         if (!opened.value()) return tasks;
         if (std::exchange(first, false)) loaded();
-        Result<std::optional<AutoChoice>> next =
-            answer_with(*opened.value(), tasks, done, cancel);
+        Result<std::optional<AutoChoice>> next = answer_with(*opened.value(), tasks, done, cancel);
         if (!next) return next.error();
         choice = std::move(next).value();
     }

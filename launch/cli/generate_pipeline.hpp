@@ -61,8 +61,8 @@ private:
     std::vector<std::unique_ptr<Running>> running_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<Running*> ended_;  // guarded by mutex_, like the next
-    std::optional<Status> over_;   // of the pipeline
+    std::vector<Running*> ended_;               // guarded by mutex_, like the next
+    std::optional<Status> over_;                // of the pipeline
     std::unique_ptr<PipelineSession> session_;  // last: its loop uses the rest
 };
 

@@ -1,8 +1,9 @@
 // MethodHistory: what earlier runs of a model on this machine have shown of methods, and what
 // `--method auto` makes of it.
 //
-// A method gains less the more requests share a batch, so runs of several at a time have a record of
-// their own. The choice goes by it, and for methods that it lacks by the record of one at a time.
+// A method gains less the more requests share a batch, so runs of several at a time have a record
+// of their own. The choice goes by it, and for methods that it lacks by the record of one at a
+// time.
 //
 // One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
 // without a cache folder the choice is made as if nothing were known.

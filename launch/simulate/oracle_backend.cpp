@@ -190,8 +190,7 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
             out[static_cast<std::size_t>(oracle_next(token, position, config_.vocab_size))] = 0.0F;
             continue;
         }
-        const OracleSaying said =
-            saying(token, position, part_ == Part::Draft || self_drafted);
+        const OracleSaying said = saying(token, position, part_ == Part::Draft || self_drafted);
         for (std::size_t rank = 0; rank < said.tokens.size(); ++rank)
             out[static_cast<std::size_t>(said.tokens[rank])] = said.log_probs[rank];
     }

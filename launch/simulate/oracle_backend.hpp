@@ -13,8 +13,9 @@
 // right and low where it is wrong, and the other way round in 1 - reliability of the cases. With
 // `accuracy` it sets where chains end by a stop rule, so M and alpha of a paper can be reproduced.
 //
-// With an `overconfidence` c above 1 a draft or exit says p^(1/c) where its first choice is right with
-// probability p. In bad phases (oracle_phases.hpp) both are right less often and do not know it.
+// With an `overconfidence` c above 1 a draft or exit says p^(1/c) where its first choice is right
+// with probability p. In bad phases (oracle_phases.hpp) both are right less often and do not know
+// it.
 //
 // A hidden state holds the row's token and position, and whether it was drafted: what an exit after
 // any layer, and the head after the last one, need. Nothing is computed; time comes from a cost

@@ -20,7 +20,7 @@ OraclePhases::OraclePhases(const OracleBadPhases& phases) : phases_{phases} {
 bool OraclePhases::bad(Position position) {
     while (bad_.size() <= static_cast<std::size_t>(position)) {
         const double drawn = oracle_part_of_one(static_cast<Position>(bad_.size()), kPhaseSalt);
-        const bool now = bad_.empty()   ? drawn < phases_.share
+        const bool now = bad_.empty()  ? drawn < phases_.share
                          : bad_.back() ? drawn >= 1.0 / phases_.length
                                        : drawn < phases_.turns_bad();
         bad_.push_back(now);

@@ -1,5 +1,5 @@
-// OraclePhases: phases of a text in which an oracle's drafts and exits are right less often, so that
-// their errors come in groups: a two-state Markov chain over the positions.
+// OraclePhases: phases of a text in which an oracle's drafts and exits are right less often, so
+// that their errors come in groups: a two-state Markov chain over the positions.
 //
 //              1 of `length` positions
 //     [bad] -----------------------------> [good]

@@ -182,9 +182,9 @@ Status share_devices(Parts& parts, const std::vector<std::vector<std::string>>& 
         }
         const std::string device = fmt::format("{}", fmt::join(names, ","));
         for (const std::string& name : names) {
-            const auto found = std::find_if(
-                parts.processes.begin(), parts.processes.end(),
-                [&](const SimProcessSpec& spec) { return spec.process.name == name; });
+            const auto found =
+                std::find_if(parts.processes.begin(), parts.processes.end(),
+                             [&](const SimProcessSpec& spec) { return spec.process.name == name; });
             if (found == parts.processes.end())
                 return Error{Errc::BadArgument,
                              fmt::format("shared device {}: there is no process '{}', but {}",

@@ -4,8 +4,8 @@
 //     slow-down of each of n jobs  =  n x contention(n - 1)
 //
 // The device is divided equally; contention(k) says how many times as long a job takes beside k
-// others even so (memory, caches). What a job still has to do is kept in the time that it would take
-// alone, so a job's end moves whenever another one begins or ends.
+// others even so (memory, caches). What a job still has to do is kept in the time that it would
+// take alone, so a job's end moves whenever another one begins or ends.
 //
 //     alone       A 10, from 0     B 6, from 4
 //     together    A |----|========|==|          at 4 A has 6 left, B 6: both at half speed,

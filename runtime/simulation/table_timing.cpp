@@ -48,9 +48,7 @@ double TableTiming::contention(StageId process, const JobLabel& label, std::uint
     return static_cast<double>(beside.count()) / static_cast<double>(alone.count());
 }
 
-SimTime TableTiming::timed(const CostsOfProcess& costs,
-                           const JobLabel& label,
-                           const Share& share) {
+SimTime TableTiming::timed(const CostsOfProcess& costs, const JobLabel& label, const Share& share) {
     SimTime takes{0};
     if (label.rows > 0 || label.heads == 0) {
         CostRecord wanted = record_of(costs, label.name, share);

@@ -143,8 +143,7 @@ TEST_CASE("in a bad phase an oracle is right less often and says what it said be
         const TokenId token = position % kVocab;
         const OracleSaying saying =
             oracle_saying(token, position, kVocab, 0.36, 11, {}, {.accuracy = 0.5});
-        CHECK(saying.log_probs[0] ==
-              oracle_saying(token, position, kVocab, 0.36, 11).log_probs[0]);
+        CHECK(saying.log_probs[0] == oracle_saying(token, position, kVocab, 0.36, 11).log_probs[0]);
         right += saying.tokens[0] == oracle_next(token, position, kVocab) ? 1 : 0;
     }
     CHECK(right / double{kCases} == doctest::Approx(0.18).epsilon(0.05));

@@ -69,8 +69,7 @@ TEST_CASE("contention is what neighbours add to a job with its share of the thre
     };
     const CostTable table =
         CostTable::of({of(2, 0, 0.006), of(1, 0, 0.010), of(1, 1, 0.013), of(1, 2, 0.020)});
-    TableTiming timing{
-        table, {{kA, {.name = "a", .fingerprint = "m", .threads = 2}}}, SimTime{0}};
+    TableTiming timing{table, {{kA, {.name = "a", .fingerprint = "m", .threads = 2}}}, SimTime{0}};
     const JobLabel label{.name = "verify", .rows = 1, .layers = 10};
     SimRandom random{1};
     CHECK(timing.job(kA, label, random) == 6ms);
