@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "ipc/base/check.hpp"
+
 namespace paceline {
 namespace {
 
@@ -13,9 +15,13 @@ constexpr float kForced =
 
 GrammarSource::GrammarSource(GrammarLoader& loader,
                              const BeginPayload& spec,
-                             std::unique_ptr<DraftSource> next)
+                             std::unique_ptr<DraftSource> next,
+                             GrammarUse use)
     : grammar_{loader, spec.compiled, spec.end_tokens, spec.finish_rule().answer_begin},
-      next_{std::move(next)} {}
+      next_{std::move(next)},
+      forces_{use == GrammarUse::MaskedForced} {
+    PACE_CHECK(use != GrammarUse::Off, "a grammar that proposals do not use");
+}
 
 void GrammarSource::commit(std::span<const TokenId> tokens) {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
@@ -32,13 +38,14 @@ std::optional<std::vector<SourceNode>> GrammarSource::forced(std::span<const Tok
     for (const TokenId token : path) {
         if (!grammar_.accept(token)) return std::nullopt;
     }
+    origin_ = msg::Origin::Forced;
+    if (!forces_) return nodes;
     for (const TokenId token : grammar_.forced_tokens(static_cast<std::size_t>(most))) {
         if (!grammar_.accept(token)) break;
         nodes.push_back({.token = token,
                          .parent = static_cast<std::int32_t>(nodes.size()) - 1,
                          .log_prob = std::log(kForced)});
     }
-    origin_ = msg::Origin::Forced;
     return nodes;
 }
 

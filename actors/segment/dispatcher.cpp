@@ -73,8 +73,9 @@ void Dispatcher::send_prices(const msg::Route& about) {
     const GuardTurns& turns = account_.turns();
     host_.context->set(gauges::kPlainTokenMicros,
                        static_cast<std::uint64_t>(turns.plain_token().count()));
-    host_.context->set(gauges::kSpeculationGain,
-                       static_cast<std::uint64_t>(1000.0 * turns.overall_gain()));
+    host_.context->set(gauges::kTurnsPlainMicros,
+                       static_cast<std::uint64_t>(turns.plain_took_us()));
+    host_.context->set(gauges::kTurnsMicros, static_cast<std::uint64_t>(turns.took_us()));
     const auto send = [&](SpeculationAccount::Group group, const std::vector<StageId>& to,
                           const std::function<void(const msg::Price&)>& own) {
         if (to.empty() && !own) return;

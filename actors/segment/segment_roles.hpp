@@ -46,6 +46,10 @@ struct SegmentRoles {
     [[nodiscard]] bool busy() const;
     /// Whether an exit reads the run's hidden states.
     [[nodiscard]] bool exit_reads_run() const { return early_verify && early_verify->reads_run(); }
+    /// The adapter that a run's rows go through at the exit of a self-draft; nullptr: none.
+    [[nodiscard]] ExitAdapter* exit_adapter() {
+        return self_draft ? self_draft->adapter() : nullptr;
+    }
     /// Rows of the run whose head is computed in its job.
     [[nodiscard]] std::uint32_t heads_of_run() const;
 

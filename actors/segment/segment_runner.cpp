@@ -127,10 +127,10 @@ Status SegmentRunner::start(std::span<const WaitingPart> parts) {
 }
 
 /// Whether the layers of a device work in memory of their own: they write to the host, and rows
-/// come from the device, or an exit reads them there.
+/// come from the device, or an exit or an adapter reads them there.
 bool SegmentRunner::uses_scratch_rows(const LayerJob& job) const {
     if (backend_.memory_place() == MemoryPlace::Host || job.out.on_device()) return false;
-    return job.reads_device() || roles_.exit_reads_run();
+    return job.reads_device() || roles_.exit_reads_run() || roles_.exit_adapter() != nullptr;
 }
 
 void SegmentRunner::record(const SegmentRun& run) {
@@ -161,7 +161,8 @@ void SegmentRunner::submit(const RunPtr& run) {
                      .inside = roles_.early_verify && roles_.early_verify->defers()
                                    ? &roles_.early_verify->inside()
                                    : nullptr,
-                     .exit_reads = roles_.exit_reads_run()};
+                     .exit_reads = roles_.exit_reads_run(),
+                     .adapter = roles_.exit_adapter()};
     host_.context->submit(
         label, [run, job] { return job.run(); },
         [this, run](JobOutcome outcome) { finish(run, outcome); });

@@ -334,6 +334,11 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`datastore`: tokens behind each place"},
         {"store_nodes", number(d.store.nodes, 1, kVerifyRowsMax - 1),
          "`datastore`: candidates in a round, the most frequent ones"},
+        {"grammar", word(d.grammar, {"masked+forced", "masked", "off"}),
+         "of answers with a grammar: `masked`: of lookup, guesses and datastore only candidates "
+         "that "
+         "it allows are proposed; `forced`: tokens that it forces are proposed before any "
+         "candidate; `off`: candidates as they are, for studies. The text is the same"},
         {"pace", word(g.pace, {"sequential", "ahead", "lockstep"}),
          "`sequential`: waits for the verdict; `ahead`: continues below its candidates meanwhile; "
          "`lockstep`: rounds of `gamma` steps beside one verification"},

@@ -12,6 +12,7 @@
 
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/guesses/datastore.hpp"
+#include "actors/draft/grammar_source.hpp"
 #include "actors/draft/lookahead_source.hpp"
 #include "actors/draft/phrases.hpp"
 #include "ipc/base/result.hpp"
@@ -53,8 +54,9 @@ struct DraftConfig {
     LookaheadOptions lookahead = {};  // of lookahead, and of the draft itself with phrases
     int phrases = 3;                  // K, below the trunk's tip
     PhrasePoolOf pool = PhrasePoolOf::Request;
-    std::string datastore = {};  // its file
-    StoreOptions store = {};     // but for min_ngram and max_ngram
+    std::string datastore = {};                     // its file
+    StoreOptions store = {};                        // but for min_ngram and max_ngram
+    GrammarUse grammar = GrammarUse::MaskedForced;  // of answers that are bound to one
     GrowthRule growth = {};
 
     /// Puts the stand-in in the place of the trained draft; guesses and datastore stay.

@@ -127,6 +127,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
         if (self && stage.layers.first == 0) {
             own.final_head = own.final_head || self->final_head;
             own.heads.insert(own.heads.end(), self->heads.begin(), self->heads.end());
+            own.adapter = self->adapter;
         }
         MemoryNeed need = plan_backend(file, own, stage.name, stage.device);
         const int dim = file.config().dim;

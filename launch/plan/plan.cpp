@@ -90,6 +90,9 @@ PlannedMethod fit_of(const Method& method,
         found.notes.emplace_back("without trained parts for this model");
     const std::optional<DraftConfig>& draft = pipeline.value().config.draft;
     found.guarded = !draft || !draft->observes();
+    const std::optional<SelfDraftConfig>& self = pipeline.value().config.self_draft;
+    found.lacks_adapter = self && self->head == SelfDraftHead::Adapter &&
+                          pipeline.value().parts.files.adapter.empty();
     found.unverified = pipeline.value().config.acceptance != AcceptanceRule::Coupled;
     return found;
 }
@@ -156,9 +159,10 @@ void predict_all(const PredictionInputs& inputs,
         method.predicted_gain = rate > 0.0 ? method.predicted / rate : 0.0;
 }
 
-/// It can decode the model here, exactly, and what it can lose is bounded.
+/// It can decode the model here, exactly and with the part that it is made for, and what it can
+/// lose is bounded.
 bool suits_auto(const PlannedMethod& method) {
-    return method.refusal.empty() && !method.unverified && method.guarded;
+    return method.refusal.empty() && !method.unverified && method.guarded && !method.lacks_adapter;
 }
 
 std::vector<std::string> names_of(const Planned& planned) {

@@ -135,10 +135,9 @@ public:
     }
 
     static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
-        const auto plain = static_cast<double>(telemetry.gauge(gauges::kPlainTokenMicros));
-        if (plain > 0.0) stats.plain_rate = 1e6 / plain;
-        stats.speculation_gain =
-            static_cast<double>(telemetry.gauge(gauges::kSpeculationGain)) / 1000.0;
+        const AccountFigures account = account_figures(telemetry);
+        if (account.plain_token_us > 0.0) stats.plain_rate = 1e6 / account.plain_token_us;
+        stats.speculation_gain = account.gain();
     }
 
     [[nodiscard]] PipelineStats stats() const {

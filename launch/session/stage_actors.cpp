@@ -120,6 +120,7 @@ Status add_self_draft(const StageAssignment& assignment,
     if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
+    options.adapter = std::move(self.value().adapter);
     plan.self_draft = std::move(self).value().options;
     plan.self_draft->on_auto_off = [](bool drafts, double gain) {
         if (drafts) return spdlog::info("drafts again, to measure the gain anew");
@@ -203,6 +204,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
     if (spec.role == StageRole::Correct) config.observe_nothing();
     DraftTools tools;
     tools.grammars = lazy_grammar_loader(assignment.model);
+    tools.grammar_use = config.grammar;
     Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());
     if (!source) return source.error();
     tools.source = std::move(source).value();

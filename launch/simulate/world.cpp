@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <utility>
 
@@ -170,6 +171,34 @@ Result<Parts> make_parts(const ModelFile& file,
     return parts;
 }
 
+Status share_devices(Parts& parts, const std::vector<std::vector<std::string>>& devices) {
+    std::string known;
+    for (const SimProcessSpec& spec : parts.processes)
+        known += (known.empty() ? "" : ", ") + spec.process.name;
+    for (const std::vector<std::string>& names : devices) {
+        if (names == std::vector<std::string>{"all"} && devices.size() == 1) {
+            for (SimProcessSpec& spec : parts.processes) spec.device = "all";
+            return {};
+        }
+        const std::string device = fmt::format("{}", fmt::join(names, ","));
+        for (const std::string& name : names) {
+            const auto found =
+                std::find_if(parts.processes.begin(), parts.processes.end(),
+                             [&](const SimProcessSpec& spec) { return spec.process.name == name; });
+            if (found == parts.processes.end())
+                return Error{Errc::BadArgument,
+                             fmt::format("shared device {}: there is no process '{}', but {}",
+                                         device, name, known)};
+            if (!found->device.empty())
+                return Error{Errc::BadArgument,
+                             fmt::format("shared device {}: '{}' is on {} already", device, name,
+                                         found->device)};
+            found->device = device;
+        }
+    }
+    return {};
+}
+
 /// Tokens of prompt and answer together: of the longest prompt.
 Result<Position> context_for(const SimulateTask& task,
                              const ModelOptions& model,
@@ -294,6 +323,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
     Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
     if (!parts) return parts.error();
+    if (Status s = share_devices(parts.value(), task.shared_devices); !s) return s.error();
     const Placement& placement = parts.value().placement;
     std::vector<StageCosts> stage_costs;
     for (const PlacedProcess& process : placement.processes)

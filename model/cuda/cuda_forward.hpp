@@ -203,6 +203,7 @@ private:
     void put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to);
     void send_head_rows(std::span<const int> rows);
     void launch_head(const CudaHead& head, int rows);
+    cuda::GemmArgs residual_block(const CudaHead& head, int rows);
     void send_draws(const CudaDraws& draws, std::span<const int> rows);
     void launch_draws(const CudaDraws& draws, std::span<const int> rows);
     void take_drawn(const CudaDraws& draws, std::span<const int> rows) const;
@@ -251,6 +252,7 @@ private:
         float* products = nullptr;  // [rows][gate + up, or dim]
         // Of a head's rows, up to head_rows().
         void* turned = nullptr;             // [rows][padded dim]: after the head's transform
+        float* block = nullptr;             // [rows][dim]: T n, if a head has a residual block
         float* logits = nullptr;            // [rows][vocab]
         cuda::DrawRow* draws = nullptr;     // [rows], with their scratch and what was drawn
         std::int32_t* head_rows = nullptr;  // after the draws: how many, which of `hidden`

@@ -63,7 +63,9 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
                         input_for(norm_now ? head.norm : nullptr, first)},
                        rows);
     GemmArgs output = product(head.output, at_.input, stride, norm_now);
-    if (head.turns) {
+    if (head.turns && head.block == HeadBlock::Residual) {
+        output = residual_block(head, rows);
+    } else if (head.turns) {
         GemmArgs turn = product(head.transform, at_.input, stride, norm_now);
         turn.rows = at_.head_rows;
         turn.finish.kind = cuda::FinishKind::Input;
@@ -78,6 +80,29 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     output.finish.out = at_.logits;
     output.finish.out_stride = head.output.outputs;
     cuda::launch_gemm(stream_, output, {rows, processors_, wgmma_});
+}
+
+/// T n of the rows, whose norm is ready, then n + SiLU(T n) as the input of the head's product,
+/// which is returned.
+GemmArgs CudaForward::residual_block(const CudaHead& head, int rows) {
+    const int stride = padded_inputs(config_.dim);
+    GemmArgs turn = product(head.transform, at_.input, stride, true);
+    turn.rows = at_.head_rows;
+    turn.finish.out = at_.block;
+    turn.finish.out_stride = config_.dim;
+    cuda::launch_gemm(stream_, turn, {rows, processors_, wgmma_});
+    cuda::AddSiluArgs add;
+    add.hidden = at_.hidden;
+    add.row_index = at_.head_rows + 1;
+    add.rows = at_.head_rows;
+    add.dim = config_.dim;
+    add.weights = head.norm;
+    add.norm = turn.finish.norm;
+    add.norm.factors = nullptr;  // written by products of many rows alone
+    add.turned = at_.block;
+    add.next = {nullptr, at_.turned, nullptr, stride, cuda::takes_floats(head.output)};
+    cuda::launch_add_silu(stream_, add, rows);
+    return product(head.output, at_.turned, stride, false);
 }
 
 void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {

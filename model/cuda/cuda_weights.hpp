@@ -49,6 +49,7 @@ struct CudaLayer {
 struct CudaHead {
     bool turns = false;
     bool norm_first = true;
+    HeadBlock block = HeadBlock::Linear;
     cuda::DeviceMatrix transform;
     cuda::DeviceMatrix output;
     const float* norm = nullptr;  // of the output

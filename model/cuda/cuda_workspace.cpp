@@ -134,6 +134,10 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
 
     const int head_rows = head_rows_of(limits);
     take_input(to.turned, size_of(head_rows), config.dim);
+    const bool residual =
+        std::any_of(options.heads.begin(), options.heads.end(),
+                    [](const HeadSpec& head) { return head.block == HeadBlock::Residual; });
+    take(to.block, residual ? size_of(head_rows) * size_of(config.dim) : 0, 4);
     take(to.logits, size_of(head_rows) * size_of(config.vocab_size), 4);
     take(to.draws, head_table_bytes(head_rows), 1);
     to.head_rows = reinterpret_cast<std::int32_t*>(to.draws + head_rows);

@@ -1,26 +1,51 @@
 #include "model/grammar/compiled_form.hpp"
 
 #include <charconv>
+#include <fmt/format.h>
+#include <optional>
+#include <utility>
+#include <zstd.h>
 
 namespace paceline {
 namespace {
 
 constexpr std::string_view kBegin = "paceline-grammar";
+constexpr int kLevel = 3;  // 30 ms for 4 MB; 1 leaves four times as much
+
+std::optional<std::string> decompressed(std::string_view frame) {
+    const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
+    if (size > kLibraryFormMax) return std::nullopt;  // its error codes are larger, too
+    std::string text(static_cast<std::size_t>(size), '\0');
+    const std::size_t read = ZSTD_decompress(text.data(), text.size(), frame.data(), frame.size());
+    if (ZSTD_isError(read) != 0 || read != text.size()) return std::nullopt;
+    return text;
+}
 
 }  // namespace
 
-std::string write_form(const CompiledForm& form) {
+Result<std::string> write_form(const CompiledForm& form) {
+    const std::string& text = form.library;
+    if (text.size() > kLibraryFormMax)
+        return Error{Errc::BadArgument,
+                     fmt::format("{} bytes, at most {} are allowed", text.size(), kLibraryFormMax)};
+    std::string frame(ZSTD_compressBound(text.size()), '\0');
+    const std::size_t size =
+        ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), kLevel);
+    if (ZSTD_isError(size) != 0) return Error{Errc::OutOfMemory, ZSTD_getErrorName(size)};
+    frame.resize(size);
     std::string bytes{kBegin};
     for (const TokenId token : form.named) bytes += ' ' + std::to_string(token);
     bytes += '\n';
-    return bytes + form.library;
+    return bytes + frame;
 }
 
 Result<CompiledForm> read_form(std::string_view bytes) {
     const Error bad{Errc::BadFile, "the bytes are not those of a compiled grammar"};
     const std::size_t end = bytes.find('\n');
     if (!bytes.starts_with(kBegin) || end == bytes.npos) return bad;
-    CompiledForm form{{}, std::string{bytes.substr(end + 1)}};
+    std::optional<std::string> library = decompressed(bytes.substr(end + 1));
+    if (!library) return bad;
+    CompiledForm form{{}, std::move(*library)};
     std::string_view rest = bytes.substr(kBegin.size(), end - kBegin.size());
     while (!rest.empty()) {
         if (rest.front() != ' ') return bad;

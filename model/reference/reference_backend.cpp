@@ -254,6 +254,11 @@ void ReferenceBackend::head_row(const HeadSpec& head,
     if (!head.transform.empty()) {
         const std::vector<float> from = x;
         reference::matmul(head.transform, from, {}, x);
+        if (head.block == HeadBlock::Residual) {
+            const std::vector<float> ones(x.size(), 1.0f);
+            reference::swiglu(x, ones, x);
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] += from[i];
+        }
     }
     if (!head.norm_first) norm();
     const std::span<const float> output = weights_.output_head();

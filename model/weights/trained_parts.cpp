@@ -1,8 +1,13 @@
 #include "model/weights/trained_parts.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <fmt/core.h>
+#include <map>
 #include <memory>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "model/weights/fingerprint.hpp"
@@ -79,6 +84,69 @@ AdapterSpec read_adapter(PartReader& reader, const ModelConfig& target, int laye
     spec.attn_out = reader.matrix_values(at + "attn_out", target.dim, q_dim);
     spec.out_norm = reader.vector_values(at + "out_norm", target.dim);
     return spec;
+}
+
+constexpr const char* kBlockKey = "ahead_block";
+constexpr const char* kTreeKey = "ahead_tree";
+
+HeadBlock read_block(PartReader& reader, const SafetensorsFile& file) {
+    const std::string said = file.metadata(kBlockKey).value_or("transform");
+    if (said == "residual") return HeadBlock::Residual;
+    if (said != "transform") {
+        reader.fail(fmt::format("metadata \"{}\" is {}, known are \"transform\" and \"residual\"",
+                                kBlockKey, quoted_text(said)));
+    }
+    return HeadBlock::Linear;
+}
+
+/// "0.2.1": of head 1 the best token, below it the third of head 2, below it the second of head 3.
+/// Empty: the text is no path.
+std::vector<int> ranks_of(std::string_view text) {
+    std::vector<int> ranks;
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (true) {
+        int rank = 0;
+        const auto [behind, error] = std::from_chars(at, end, rank);
+        if (error != std::errc{} || rank < 0 || rank > kAheadRankMax) return {};
+        ranks.push_back(rank);
+        if (behind == end) return ranks;
+        if (*behind != '.') return {};
+        at = behind + 1;
+    }
+}
+
+/// Paths of ranks with blanks between them, each after the one that it continues.
+std::vector<AheadNode> read_tree(PartReader& reader, const SafetensorsFile& file, int heads) {
+    const std::string text = file.metadata(kTreeKey).value_or("");
+    std::vector<AheadNode> tree;
+    std::map<std::vector<int>, std::int16_t> places;
+    places.emplace(std::vector<int>{}, std::int16_t{-1});
+    std::string_view rest = text;
+    const auto refuse = [&](std::string_view path, const std::string& what) {
+        reader.fail(fmt::format("metadata \"{}\" has {}, {}", kTreeKey, quoted_text(path), what));
+        return std::vector<AheadNode>{};
+    };
+    while (!rest.empty()) {
+        const std::string_view path = rest.substr(0, rest.find(' '));
+        rest.remove_prefix(std::min(path.size() + 1, rest.size()));
+        std::vector<int> ranks = ranks_of(path);
+        if (ranks.empty()) {
+            return refuse(path, fmt::format("must be ranks of 0 to {} with dots between them",
+                                            kAheadRankMax));
+        }
+        if (static_cast<int>(ranks.size()) > heads)
+            return refuse(path, fmt::format("the file has {} look-ahead heads", heads));
+        if (tree.size() == kAheadNodesMax)
+            return refuse(path, fmt::format("more than {} nodes", kAheadNodesMax));
+        if (places.contains(ranks)) return refuse(path, "which is there already");
+        const auto parent = places.find(std::vector<int>(ranks.begin(), ranks.end() - 1));
+        if (parent == places.end())
+            return refuse(path, "must come after the path that it continues");
+        tree.push_back({parent->second, static_cast<std::uint8_t>(ranks.back())});
+        places.emplace(std::move(ranks), static_cast<std::int16_t>(tree.size() - 1));
+    }
+    return tree;
 }
 
 }  // namespace
@@ -171,6 +239,11 @@ Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& targ
     }
     for (int j = 1; j <= kAheadMax && reader.has(fmt::format("ahead.{}.transform", j)); ++j)
         heads.ahead.push_back(transform(fmt::format("ahead.{}", j)));
+    heads.ahead_block = read_block(reader, part.value().file);
+    if (heads.ahead_block == HeadBlock::Residual && !heads.norm_first)
+        reader.fail(
+            "metadata \"norm_first\" is \"0\", must be \"1\" with ahead_block \"residual\"");
+    heads.ahead_tree = read_tree(reader, part.value().file, static_cast<int>(heads.ahead.size()));
     heads.tokens = reader.tokens();
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();

@@ -13,6 +13,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/adapter_spec.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/sampling/probe.hpp"
 #include "model/weights/model_file.hpp"
 #include "model/weights/part_reader.hpp"
@@ -34,8 +35,10 @@ struct DraftPart {
 
 struct HeadsPart {
     PartCard card;
-    std::map<int, std::vector<float>> exits;  // T [dim, dim] after so many layers
-    std::vector<std::vector<float>> ahead;    // T of the last layer: 1, 2, ... tokens further on
+    std::map<int, std::vector<float>> exits;    // T [dim, dim] after so many layers
+    std::vector<std::vector<float>> ahead;      // T of the last layer: 1, 2, ... tokens further on
+    HeadBlock ahead_block = HeadBlock::Linear;  // of `ahead`
+    std::vector<AheadNode> ahead_tree;          // no deeper than `ahead`; empty: the file has none
     std::vector<TokenId> tokens;
     bool norm_first = true;  // as HeadSpec's
 };

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from .ahead_tree import read_tree
 from .lora import FUSED
 from .rounding import ROUNDED
 from .target import LAYER_NAMES, unpermute_rows
@@ -37,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the folder of a run; heads, adapters and probes may come from several")
     add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
     add("--type", choices=[*QUANTISED, *PLAIN],
-        help="of the matrices (what --quantise said in training; else drafts q8_0, heads and "
-        "adapters f16)")
+        help="of the matrices (what --quantise said in training; else drafts and residual heads "
+        "q8_0, other heads and adapters f16)")
     add("--name", default="", help="what the part is called (the file's name)")
     add("--licence", default="Apache-2.0", help="of the part (%(default)s)")
 
@@ -188,6 +189,20 @@ def add_heads(file: PartWriter, part: dict, state: dict) -> None:
         for number in numbers:
             file.metadata[f"{kind}.{number}"] = "1"
             file.matrix(f"{kind}.{number}.transform", state[f"{kind}_{number}.transform"])
+    if part.get("ahead_block"):
+        file.metadata["ahead_block"] = part["ahead_block"]
+
+
+def add_tree(file: PartWriter, part: dict, folder: Path) -> None:
+    """The fixed tree that a run of look-ahead heads has measured at its end."""
+    if part["part"] != "heads" or not part["ahead"]:
+        return
+    tree = read_tree(folder)
+    if tree is not None:
+        file.metadata["ahead_tree"] = tree
+    elif part.get("ahead_block"):
+        raise ValueError("no ahead_tree.json: the run has not come to its end, where it measures "
+                         "the tree; start it again with the same --out")
 
 
 def add_adapter(file: PartWriter, part: dict, state: dict) -> None:
@@ -244,7 +259,7 @@ def check_together(runs: list[dict], folders: list[Path]) -> None:
     if len(runs) > 1 and first["part"]["part"] in ("draft", "lora"):
         raise ValueError(f"{folders[1]}: a file of kind {first['part']['part']} holds one run")
     for folder, run in zip(folders[1:], runs[1:]):
-        for key in ("part", "tokens", "norm_first", "kv_heads"):
+        for key in ("part", "tokens", "norm_first", "kv_heads", "ahead_block"):
             if run["part"].get(key) != first["part"].get(key):
                 raise ValueError(f"{folder}: its {key} is not that of {folders[0]}")
         if run["target"] != first["target"]:
@@ -257,7 +272,9 @@ def run(options) -> int:
     check_together(runs, options.run)
     kind = runs[0]["part"]["part"]
     trained_as = {run.get("quantise", "none") for run in runs} - {"none"}
-    file = PartWriter(options.type or min(trained_as, default=DEFAULT_TYPE[kind]))
+    # The numbers of a residual head do not stand beside the ones of a diagonal.
+    plain = "q8_0" if runs[0]["part"].get("ahead_block") else DEFAULT_TYPE[kind]
+    file = PartWriter(options.type or min(trained_as, default=plain))
     if trained_as - {file.kind}:
         raise ValueError(f"{options.run[0]}: trained through the rounding of "
                          f"{min(trained_as - {file.kind})}, --type is {file.kind}")
@@ -265,6 +282,7 @@ def run(options) -> int:
         file.rounded_in_training = checkpoint.get("quantise", "none") != "none"
         try:
             ADD[kind](file, checkpoint["part"], checkpoint["module"])
+            add_tree(file, checkpoint["part"], folder)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
     if "tokens" in runs[0]["part"]:

@@ -67,6 +67,8 @@ inline int check_exact(const PipelineOptions& options, std::span<const Request> 
     check_no_page_held(*pipeline.segment_actors.front()->scheduler(), options);
     // No row was computed after the last one whose token could be committed.
     CHECK(pipeline.backends.front()->highest_position <= last_useful);
+    if (options.self_draft && options.self_draft->adapter)
+        CHECK(pipeline.backends.front()->adapter_gaps == 0);
     return verdicts;
 }
 

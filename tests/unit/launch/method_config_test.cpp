@@ -74,8 +74,8 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                       "fold-swift",
                                       "fold-layerskip",
                                       "fold-adaspeed"};
-    wanted.insert(
-        {"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros"});
+    wanted.insert({"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros",
+                   "medusa", "kangaroo"});
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});

@@ -77,6 +77,15 @@ TEST_CASE("a model that gives no number is an error, not an answer that was inte
     CHECK(text == "ab");  // what came before it was shown
 }
 
+TEST_CASE("a grammar that cannot be loaded is an error that says so") {
+    std::string text;
+    const Result<Answer> answer = answer_of({{0, 1}, FinishReason::GrammarFailed}, text);
+    REQUIRE_FALSE(answer.ok());
+    CHECK(answer.error().what.find("ends after 2 tokens") != std::string::npos);
+    CHECK(answer.error().what.find("cannot load the grammar") != std::string::npos);
+    CHECK(text == "ab");
+}
+
 TEST_CASE("a stop string ends the answer before its text, and is the reason") {
     std::string text;
     const Result<Answer> answer =

@@ -154,6 +154,18 @@ inline SafetensorsBuilder heads_of(const ModelFile& target,
     return part;
 }
 
+/// Residual look-ahead heads with a fixed tree; W = `diagonal` times the identity.
+inline SafetensorsBuilder medusa_of(const ModelFile& target,
+                                    int ahead,
+                                    const std::vector<TokenId>& tokens,
+                                    const std::string& tree,
+                                    float diagonal = 0.5F) {
+    SafetensorsBuilder part = heads_of(target, {}, ahead, tokens, diagonal);
+    part.metadata["ahead_block"] = "residual";
+    if (!tree.empty()) part.metadata["ahead_tree"] = tree;
+    return part;
+}
+
 /// The attention of the target's layer `layer` - 1 as an adapter after `layer` layers.
 inline SafetensorsBuilder adapter_of(const ModelFile& target,
                                      int layer,

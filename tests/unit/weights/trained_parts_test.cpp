@@ -193,5 +193,55 @@ TEST_CASE("numbers that are not finite are refused where they stand") {
                    "tensor \"exit.2.transform\" is missing"));
 }
 
+TEST_CASE("residual look-ahead heads say so, and their tree is a list of nodes") {
+    const TestFolder folder;
+    const std::string path = (folder.path() / "medusa.safetensors").string();
+    const ModelFile target = open_fixture("tiny-chat");
+    medusa_of(target, 3, kTokens, "0 1 0.2 0.2.0 1.15").write(path);
+    Result<HeadsPart> part = open_heads_part(path, target);
+    if (!part) FAIL(part.error().what);
+    CHECK(part.value().ahead_block == HeadBlock::Residual);
+    CHECK(part.value().ahead.size() == 3);
+    CHECK(part.value().ahead_tree ==
+          std::vector<AheadNode>{{-1, 0}, {-1, 1}, {0, 2}, {2, 0}, {1, 15}});
+    heads_of(target, {1}, 2, kTokens).write(path);
+    part = open_heads_part(path, target);
+    REQUIRE(part.ok());
+    CHECK(part.value().ahead_block == HeadBlock::Linear);
+    CHECK(part.value().ahead_tree.empty());
+}
+
+TEST_CASE("a damaged block or tree of look-ahead heads is refused with key and value") {
+    const ModelFile target = open_fixture("tiny-chat");
+    std::string many;
+    for (int a = 0; a < 8; ++a) {
+        many += (a == 0 ? "" : " ") + std::to_string(a);
+        for (int b = 0; b < 7; ++b) many += " " + std::to_string(a) + "." + std::to_string(b);
+    }
+    const std::pair<std::string, const char*> cases[] = {
+        {"0 0", "metadata \"ahead_tree\" has \"0\", which is there already"},
+        {"0 1.0", "has \"1.0\", must come after the path that it continues"},
+        {"0.", "has \"0.\", must be ranks of 0 to 15 with dots between them"},
+        {"16", "has \"16\", must be ranks of 0 to 15"},
+        {"-1", "has \"-1\", must be ranks"},
+        {"0  1", "has \"\", must be ranks"},
+        {"0 0.0 0.0.0", "has \"0.0.0\", the file has 2 look-ahead heads"},
+        {many, "has \"7.6\", more than 63 nodes"},
+    };
+    for (const auto& [tree, what] : cases) {
+        const std::string said =
+            refusal(medusa_of(target, 2, kTokens, tree), target, open_heads_part);
+        CAPTURE(said);
+        CHECK(contains(said, what));
+    }
+    SafetensorsBuilder unknown = medusa_of(target, 2, kTokens, "");
+    unknown.metadata["ahead_block"] = "gated";
+    CHECK(contains(refusal(unknown, target, open_heads_part),
+                   "metadata \"ahead_block\" is \"gated\", known are"));
+    SafetensorsBuilder late = medusa_of(target, 2, kTokens, "");
+    late.metadata["norm_first"] = "0";
+    CHECK(contains(refusal(late, target, open_heads_part), "metadata \"norm_first\" is \"0\""));
+}
+
 }  // namespace
 }  // namespace paceline
