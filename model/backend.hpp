@@ -106,6 +106,7 @@ struct MemoryUse {
 void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class DeviceSampler;
+class FeatureSlots;
 
 class Backend {
 public:
@@ -162,6 +163,9 @@ public:
 
     /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
     [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
+
+    /// What rows read beside their tokens (feature_slots.hpp); nullptr: nothing.
+    [[nodiscard]] virtual FeatureSlots* feature_slots() { return nullptr; }
 
     /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }

@@ -54,6 +54,8 @@ struct Row {
     std::int32_t last = 0;
     const SublayerMask* mask = nullptr;  // nullptr: all sub-layers of [first, last)
     float* stack = nullptr;  // if set: [last - first, dim], the residual after each sub-layer
+    bool given = false;  // of a row with first == 0: its hidden state is the input, not its token's
+                         // embedding (not on a GPU)
 
     [[nodiscard]] KvSlot key_slot(Position p) const {
         return p < prefix_count ? prefix_slots[p] : path_slots[p - prefix_count];

@@ -194,7 +194,7 @@ void Forward::embed(int thread) {
     const int rows = static_cast<int>(rows_.size());
     for (int r = thread; r < rows; r += team_.size()) {
         const Row& row = rows_[static_cast<std::size_t>(r)];
-        if (row.first != 0) continue;
+        if (row.first != 0 || row.given) continue;
         unpack_row(weights_.embedding(), row.token,
                    {hidden_ + static_cast<std::ptrdiff_t>(r) * config_.dim,
                     static_cast<std::size_t>(config_.dim)});
