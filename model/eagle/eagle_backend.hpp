@@ -89,8 +89,8 @@ private:
     std::unique_ptr<Backend> layer_;
     EagleSpec spec_;  // its matrices transposed, [inputs, dim]
     std::size_t dim_;
-    std::vector<float> features_;      // [kv_slots, dim]
-    std::vector<std::uint8_t> given_;  // by slot
+    std::vector<float> features_;                                  // [kv_slots, dim]
+    std::vector<std::uint8_t> given_;                              // by slot
     std::vector<std::pair<KvSlot, std::vector<float>>> unjoined_;  // given since the last call
     // Of one call.
     std::vector<int> wave_of_;  // by row

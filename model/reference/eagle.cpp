@@ -24,9 +24,9 @@ std::vector<float> eagle_outputs(ReferenceBackend& layer,
                 .prefix_slots = slots.data(),
                 .prefix_count = static_cast<std::int32_t>(p) + 1};
         std::vector<float> input(2 * dim);
-        PACE_CHECK(layer.run_layers({&row, 1}, std::span{input}.first(dim), nullptr) ==
-                       RunOutcome::Done,
-                   "an embedding");
+        PACE_CHECK(
+            layer.run_layers({&row, 1}, std::span{input}.first(dim), nullptr) == RunOutcome::Done,
+            "an embedding");
         std::copy(feature.begin(), feature.end(), input.begin() + static_cast<std::ptrdiff_t>(dim));
         std::vector<float> state(dim);
         matmul(spec.fuse, input, {}, state);

@@ -176,8 +176,8 @@ Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& targ
     PartReader reader{file, target.config()};
     ModelParts parts = read_draft_parts(reader, part.value().card, target);
     if (parts.config.layers != 1)
-        reader.fail(fmt::format("metadata \"layers\" is {}, an EAGLE draft has 1",
-                                parts.config.layers));
+        reader.fail(
+            fmt::format("metadata \"layers\" is {}, an EAGLE draft has 1", parts.config.layers));
     const int dim = target.config().dim;
     EagleSpec spec;
     parts.tensors.push_back(reader.matrix("fuse", dim, 2 * std::int64_t{dim}));

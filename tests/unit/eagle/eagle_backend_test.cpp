@@ -44,8 +44,7 @@ TEST_CASE("an EAGLE draft agrees with its plain twin, with all, some and none of
             const auto backend = eagle.backend({.dtype = Dtype::F32, .kv = KvType::F32});
             const std::vector<KvSlot> slots = scattered_slots(tokens.size(), 1024);
             give(*backend, slots, states, tokens.size());
-            const std::vector<float> got =
-                states_of(*backend, text_rows(*backend, tokens, slots));
+            const std::vector<float> got = states_of(*backend, text_rows(*backend, tokens, slots));
             CHECK(worst_error(got, want) < 5e-4);
             CHECK((backend->waves() == 1) == (one_in == 1));
             CHECK((backend->waves() == 40) == (one_in == 0));
@@ -129,8 +128,7 @@ TEST_CASE("in a tree each row reads the output of the row before it on its path"
 TEST_CASE("a slot's feature is the bits that were given, until the slot gets another token") {
     const EagleFixture eagle{"llama-f32"};
     std::mt19937 random{14};
-    const std::vector<TokenId> tokens =
-        random_tokens(random, eagle.target.config().vocab_size, 3);
+    const std::vector<TokenId> tokens = random_tokens(random, eagle.target.config().vocab_size, 3);
     const std::vector<KvSlot> slots{5, 9, 2};
     const auto backend = eagle.backend();
     FeatureSlots& features = *backend->feature_slots();

@@ -69,7 +69,8 @@ struct EagleFixture {
         const std::size_t width =
             part.spec.states() * static_cast<std::size_t>(target.config().dim);
         for (std::vector<float>& each : states) {
-            if (one_in != 0 && random() % one_in == 0) each = normal_numbers(random, width, 0.0F, 2.0F);
+            if (one_in != 0 && random() % one_in == 0)
+                each = normal_numbers(random, width, 0.0F, 2.0F);
         }
         return states;
     }
