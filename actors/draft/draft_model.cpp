@@ -287,8 +287,8 @@ void DraftModel::place_features(const std::shared_ptr<DraftText>& text) {
 }
 
 bool DraftModel::receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width) {
-    if (features_ == nullptr || width != features_->width() || rows.size() % width != 0)
-        return false;
+    if (features_ == nullptr) return options_.target_features;  // a simulated model has no use
+    if (width != features_->width() || rows.size() % width != 0) return false;
     if (!text.cache) return true;
     for (std::size_t row = 0; row < rows.size() / width; ++row) {
         const Position at = first + static_cast<Position>(row);

@@ -114,8 +114,10 @@ public:
 
     /// The target's features of `text` from `first` on, [positions, width]. Later ones of a position
     /// take the place of earlier ones; those outside the text's context are dropped. False: this
-    /// model reads none, or they are of another width.
+    /// model expects none, or they are of another width.
     bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
+
+    [[nodiscard]] bool expects_features() const { return options_.target_features; }
 
     struct Expansion {
         std::shared_ptr<DraftText> text;

@@ -19,12 +19,12 @@ struct RunJob {
     LayerJob& layers;
     VerifyJob* verify = nullptr;   // of the last segment
     ExitInside* inside = nullptr;  // of an exit that evaluates rows inside the run
-    bool exit_reads = false;       // the hidden states are read by an exit, in the job or after it
+    bool states_read = false;      // the hidden states are read by a role, in the job or after it
 
     [[nodiscard]] JobOutcome run() const {
         layers.gather_inputs();
         const RunOutcome outcome =
-            verify != nullptr ? verify->run_layers(layers, exit_reads) : layers.run_layers();
+            verify != nullptr ? verify->run_layers(layers, states_read) : layers.run_layers();
         if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
         layers.scatter_outputs();
         if (verify != nullptr) verify->verify();
