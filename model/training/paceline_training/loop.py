@@ -6,7 +6,8 @@ A run lives in a folder: checkpoint.pt (everything that is needed to go on; writ
 name and renamed), losses.tsv (step, tokens, minutes, measure, value), card.json (what was done
 and what came out). A run whose folder has a checkpoint goes on where that was made; Ctrl-C makes
 one first. The order of the data, and so the result on one machine and thread count, follows from
-the seed; a run that was interrupted begins a new pass where it went on.
+the seed; a run that was interrupted begins a new pass where it went on, or, with --resume, goes on
+with the next batch.
 """
 
 import argparse
@@ -47,6 +48,9 @@ class Task(Protocol):
 def add_loop_arguments(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="RUN",
                         help="the run's folder; a run that has a checkpoint there goes on")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with the batch behind the checkpoint: with --steps the result "
+                        "is that of a run without interruption; without, with a new pass")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="at most N steps")
     parser.add_argument("--minutes", type=float, default=0, metavar="M",
                         help="at most M minutes, those between an interruption and the next "
@@ -108,6 +112,7 @@ class Run:
              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}],
             lr=options.rate, betas=(0.9, 0.95), fused=True)
         self.step = self.tokens = self.passes = 0
+        self.in_pass = 0  # batches of this pass that were learned from
         self.seconds = 0.0
         self._resume()
 
@@ -128,7 +133,11 @@ class Run:
         self.optimizer.load_state_dict(saved["optimizer"])
         self.step, self.tokens, self.passes, self.seconds = (
             saved[name] for name in ("step", "tokens", "passes", "seconds"))
-        self.passes += 1  # the same order again would repeat what this pass has shown
+        if self.options.resume:
+            self.in_pass = saved.get("in_pass", 0)
+            torch.set_rng_state(saved["random"].cpu())
+        else:
+            self.passes += 1  # the same order again would repeat what this pass has shown
         # Lines that were written behind the checkpoint will be written again.
         lines = log.read_text().splitlines()
         kept = [line for line in lines[1:] if int(line.split("\t")[0]) <= self.step]
@@ -142,6 +151,7 @@ class Run:
         torch.save({"module": self.task.module.state_dict(),
                     "optimizer": self.optimizer.state_dict(),
                     "step": self.step, "tokens": self.tokens, "passes": self.passes,
+                    "in_pass": self.in_pass, "random": torch.get_rng_state(),
                     "seconds": self.seconds, "seed": self.options.seed,
                     "quantise": self.options.quantise,
                     "target": self.fingerprint, "part": self.task.describe()}, part)
@@ -214,8 +224,11 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining} {postfix}")
     try:
         while run.progress() < 1:
-            for batch in data.training(options.seed + run.passes):
+            for index, batch in enumerate(data.training(options.seed + run.passes)):
+                if index < run.in_pass:
+                    continue
                 window.append(run.update(batch.to(options.device)))
+                run.in_pass = index + 1
                 now = time.perf_counter()
                 run.seconds += now - clock
                 clock = now
@@ -235,6 +248,7 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
                     run.evaluate(data)
             else:
                 run.passes += 1
+                run.in_pass = 0
     finally:
         if window:
             run.log(_mean(window))
