@@ -262,8 +262,8 @@ void DraftModel::build_rows() {
     }
 }
 
-/// Slots that rows of this pass have taken lose what they had of other tokens, and get what is known
-/// of these.
+/// Slots that rows of this pass have taken lose what they had of other tokens, and get what is
+/// known of these.
 void DraftModel::place_features() {
     for (const PassRow& row : pass_) {
         if (row.allocated) features_->forget(row.slot);

@@ -15,8 +15,8 @@
 // target does not have are never proposed. After a token that the draft does not know it proposes
 // nothing until enough text has followed, and then reads only the text after that token.
 // An EAGLE draft (Backend::feature_slots()) reads a feature beside each token: the target's, as far
-// as receive() has been told, else its own output. With `target_features` a text waits for its first
-// verdict, before which those of its prompt come, and accepted candidates are read anew with them.
+// as receive() has been told, else its own output. With `target_features` a text waits for its
+// first verdict, before which those of its prompt come, and accepted candidates are read anew.
 // Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
 // finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
@@ -112,8 +112,8 @@ public:
     /// the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
 
-    /// The target's features of `text` from `first` on, [positions, width]. Later ones of a position
-    /// take the place of earlier ones; those outside the text's context are dropped. False: this
+    /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
+    /// position take the place of earlier ones; those outside the text's context are dropped. False: this
     /// model expects none, or they are of another width.
     bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
 

@@ -5,8 +5,8 @@
 //
 //     prepare()         a run starts: which rows of it are a prompt's
 //     send_prompts()    it has ended: their states, before the verdict that follows
-//     send_accepted()   a part was verified: the states of its root and of the accepted rows, before
-//                       its verdict
+//     send_accepted()   a part was verified: the states of its root and of the accepted rows,
+//                       before its verdict
 //
 // Row i of a note is the state at first_position + i. Where the pool has no free slot the rows are
 // dropped: the draft reads its own output in their place. A note that finds the ring full is sent

@@ -1,5 +1,5 @@
-// EagleBackend: an EAGLE draft (eagle_spec.hpp) as a backend: a decoder layer whose input is made of
-// a token's embedding and the feature of the token before it.
+// EagleBackend: an EAGLE draft (eagle_spec.hpp) as a backend: a decoder layer whose input is made
+// of a token's embedding and the feature of the token before it.
 //
 //     row at i ──> embedding ──┐
 //     slot of i - 1 ─> feature ┴─ F ─> the layer (keys in the row's slot) ─> output = hidden state

@@ -3,7 +3,8 @@
 //
 // Each function refuses a part of another target, naming both fingerprints. What is returned has
 // been checked against the target's configuration. Values own what they hold, but for the
-// model file of a DraftPart or EaglePart, which borrows embedding, head and tokenizer: its target must outlive it.
+// model file of a DraftPart or EaglePart, which borrows embedding, head and tokenizer: its target
+// must outlive it.
 #pragma once
 
 #include <map>

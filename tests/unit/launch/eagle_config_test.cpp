@@ -1,5 +1,5 @@
-// [draft] source = "eagle": the part that it needs, its stand-in, what is refused, where it computes
-// and what is planned for it.
+// [draft] source = "eagle": the part that it needs, its stand-in, what is refused, where it
+// computes and what is planned for it.
 #include <string>
 
 #include <doctest/doctest.h>
