@@ -70,7 +70,8 @@ Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsume
     const Result<TensorMemory> viewed =
         tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
     if (!viewed) return viewed.error();
-    if (note.role == msg::TensorRole::Tap) return choice_->take(note, hidden_rows(viewed.value()));
+    if (note.role != msg::TensorRole::Features)
+        return choice_->take(note, hidden_rows(viewed.value()));
     const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
                       model()->receive(*request->text, note.first_position,
                                        hidden_rows(viewed.value()), note.row_elements);

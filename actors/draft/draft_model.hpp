@@ -113,8 +113,8 @@ public:
     [[nodiscard]] Position behind(const DraftText& text) const;
 
     /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
-    /// position take the place of earlier ones; those outside the text's context are dropped. False: this
-    /// model expects none, or they are of another width.
+    /// position take the place of earlier ones; those outside the text's context are dropped.
+    /// False: this model expects none, or they are of another width.
     bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
 
     [[nodiscard]] bool expects_features() const { return options_.target_features; }

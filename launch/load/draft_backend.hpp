@@ -2,7 +2,8 @@
 //
 // It is a file of its own, the first layers of the target, or a part that was trained for the
 // target: a draft, or an EAGLE draft. A file of its own must have the target's tokens
-// (shared_vocabulary.hpp). A trained part borrows embedding and head from the target's file, which must outlive it.
+// (shared_vocabulary.hpp). A trained part borrows embedding and head from the target's file, which
+// must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
 
