@@ -33,7 +33,7 @@ constexpr std::array<Sample, 6> kSamples = {{
     {msg::TensorRole::Keys, msg::TensorType::I8, 1, 4},
     {msg::TensorRole::Values, msg::TensorType::I8, 1, 4},
     {msg::TensorRole::Tap, msg::TensorType::F32, 1, 2},
-    {msg::TensorRole::Features, msg::TensorType::F32, 1, 4},
+    {msg::TensorRole::Features, msg::TensorType::F32, 1, 2},
 }};
 
 std::byte byte_of(std::size_t tensor, std::size_t at) {
