@@ -129,6 +129,13 @@ Status resolve_draft(ResolvedConfig& resolved,
     if (eagle) {
         const Result<EaglePart> part = open_eagle_part(parts.files.draft, target);
         if (!part) return part.error();
+        const std::vector<int>& layers = part.value().spec.layers;
+        if (!layers.empty() && resolved.config.segments() > 1) {
+            return Error{Errc::BadArgument,
+                         resolved.config.file + ": [draft] source = \"" + source_text(draft) +
+                             "\": " + parts.files.draft + " reads states after layer " +
+                             std::to_string(layers.front()) + "; give the target one segment"};
+        }
         parts.draft_tokens = static_cast<int>(part.value().tokens.size());
         parts.draft_layers = 1;
         return {};

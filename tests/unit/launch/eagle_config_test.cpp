@@ -87,6 +87,18 @@ TEST_CASE("an EAGLE draft's part is found, named, and refused if it is another o
     CHECK(contains(wrong.error().what, "paceline.part is \"draft\", wanted is \"eagle\""));
 }
 
+TEST_CASE("a part that reads states of several layers is for a target of one segment") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    eagle_of(target, kTokens, {1, 2}).write(folder.path() / "eagle.safetensors");
+    const PartsSearch search{.option = folder.path().string(), .folders = {}};
+    CHECK(use_parts(method_config("pearl-eagle").value(), search, target).ok());
+    const Result<ResolvedConfig> fold =
+        use_parts(method_config("fold-eagle").value(), search, target);
+    REQUIRE(!fold.ok());
+    CHECK(contains(fold.error().what, "give the target one segment"));
+}
+
 TEST_CASE("keys that an EAGLE draft does not have are refused with file, key and value") {
     CHECK(contains(refusal("source = \"eagle\"\nlayers = 3\n"), "layers = 3"));
     CHECK(contains(refusal("source = \"eagle\"\nskip_ratio = 0.5\n"), "skip_ratio"));
