@@ -108,6 +108,7 @@ struct MemoryUse {
 void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class DeviceSampler;
+class FeatureSlots;
 
 class Backend {
 public:
@@ -164,6 +165,9 @@ public:
 
     /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
     [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
+
+    /// What rows read beside their tokens (feature_slots.hpp); nullptr: nothing.
+    [[nodiscard]] virtual FeatureSlots* feature_slots() { return nullptr; }
 
     /// Whether there is an exit's adapter (adapter_spec.hpp): after the segment's last layer, or
     /// inside the segment where a target drafts for itself.

@@ -43,9 +43,16 @@ void DraftActor::on_peer(StageId peer, PeerChange change) {
     DraftWork::on_peer(peer, change);
 }
 
+bool DraftActor::expects(StageId from, msg::TensorRole role) const {
+    const bool is_eagle = model() != nullptr && model()->expects_features();
+    if (role == msg::TensorRole::Features) return is_eagle && from == plan().verifier;
+    return choice_ && from.value >= plan().first_segment.value &&
+           from.value <= plan().verifier.value;
+}
+
 /// Stale or not, the slot is released at once.
 Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
-    if (!choice_ || from.value < plan().first_segment.value || from.value > plan().verifier.value)
+    if (!expects(from, note.role))
         return unexpected(from, "a tensor note, but is no segment whose layers are tapped");
     TensorConsumer* tensors = context().tensors_from(from);
     if (tensors == nullptr) return {};
@@ -56,14 +63,19 @@ Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
 }
 
 Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors) {
-    if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !find(note.route))
-        return {};
+    const RequestPtr request = find(note.route);
+    if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !request) return {};
     const auto bytes = msg::tensor_bytes(note);
     if (!bytes) return unexpected(from, "a tensor of no known type");
     const Result<TensorMemory> viewed =
         tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
     if (!viewed) return viewed.error();
-    return choice_->take(note, hidden_rows(viewed.value()));
+    if (note.role != msg::TensorRole::Features)
+        return choice_->take(note, hidden_rows(viewed.value()));
+    const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
+                      model()->receive(*request->text, note.first_position,
+                                       hidden_rows(viewed.value()), note.row_elements);
+    return fits ? Status{} : unexpected(from, "features of another width than its model reads");
 }
 
 Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {

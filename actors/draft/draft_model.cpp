@@ -36,6 +36,7 @@ DraftTreeUpdate DraftText::follow(std::span<const TokenId> more) {
     DraftTreeUpdate followed = tree.follow(more);
     tokens.insert(tokens.end(), more.begin(), more.end());
     if (cache) {
+        cache->waits = false;
         for (const KvSlot slot : followed.kept) {
             if (cache->read_again) {
                 cache->given_up.push_back({.position = root++, .slot = slot});
@@ -51,6 +52,7 @@ DraftTreeUpdate DraftText::follow(std::span<const TokenId> more) {
 
 DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     : backend_{backend},
+      features_{backend.feature_slots()},
       options_{std::move(options)},
       mask_{options_.skip.mask()},
       pool_{std::make_shared<DraftPool>(backend.kv_slots())},
@@ -73,7 +75,8 @@ void DraftModel::open(DraftText& text) {
         .slots =
             RequestSlots::on_demand(pool_->pages, positions, &pool_->prefixes, text.cache_salt),
         .positions = positions,
-        .read_again = options_.whole_text});
+        .read_again = options_.whole_text || options_.target_features,
+        .waits = options_.target_features});
     const auto root = static_cast<std::size_t>(text.tree.root().position);
     const auto known = std::find_if(text.tokens.begin(), text.tokens.end(), [this](TokenId token) {
         return token >= backend_.config().vocab_size;
@@ -86,6 +89,7 @@ void DraftModel::open(DraftText& text) {
 bool DraftModel::knows(const DraftText& text) const {
     if (!text.cache) return false;
     const DraftText::Cache& cache = *text.cache;
+    if (cache.waits) return false;
     if (cache.short_at == pool_->pages.releases()) return false;
     for (std::size_t i = cache.checked; i < text.tokens.size(); ++i) {
         if (text.tokens[i] >= backend_.config().vocab_size) return false;
@@ -148,6 +152,7 @@ bool DraftModel::prepare(std::span<const Expansion> expansions) {
         add(expansion);
     }
     running_ = !pass_.empty();
+    if (features_ != nullptr) place_features();
     build_rows();
     return running_;
 }
@@ -254,6 +259,44 @@ void DraftModel::build_rows() {
     }
 }
 
+/// Slots that rows of this pass have taken lose what they had of other tokens, and get what is
+/// known of these.
+void DraftModel::place_features() {
+    for (const PassRow& row : pass_) {
+        if (row.allocated) features_->forget(row.slot);
+    }
+    const DraftText* last = nullptr;
+    for (const PassRow& row : pass_) {
+        if (row.text.get() != last) place_features(row.text);
+        last = row.text.get();
+    }
+}
+
+void DraftModel::place_features(const std::shared_ptr<DraftText>& text) {
+    const DraftText::Cache& cache = *text->cache;
+    const std::vector<KvSlot>& slots = cache.slots.committed();
+    for (const auto& [position, states] : cache.features) {
+        if (position >= cache.cached()) return;
+        placed_.emplace_back(text, position);
+        if (position < cache.begin) continue;
+        features_->give(slots[static_cast<std::size_t>(position - cache.begin)], states);
+    }
+}
+
+bool DraftModel::receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width) {
+    if (features_ == nullptr) return options_.target_features;  // a simulated model has no use
+    if (width != features_->width() || rows.size() % width != 0) return false;
+    if (!text.cache) return true;
+    for (std::size_t row = 0; row < rows.size() / width; ++row) {
+        const Position at = first + static_cast<Position>(row);
+        if (at < 0 || at >= text.cache->positions) continue;
+        std::vector<float>& place = text.cache->features[at];
+        place.resize(width);
+        backend_.copy(rows.subspan(row * width, width), place);
+    }
+    return true;
+}
+
 /// Whether a row skips sub-layers, as rows of candidates do.
 bool DraftModel::skips(const PassRow& row) const {
     return options_.skip.count() > 0 && (row.node != kNoDraftNode || !options_.whole_text);
@@ -278,6 +321,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
     if (outcome == RunOutcome::Cancelled) {
         undo();
     } else {
+        for (const auto& [text, position] : placed_) text->cache->features.erase(position);
         for (const PassRow& row : pass_) {
             if (row.node != kNoDraftNode) place(row, taken);
         }
@@ -288,6 +332,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         }
     }
     pass_.clear();
+    placed_.clear();
     heads_.clear();
     chunks_.clear();
     paths_.clear();

@@ -11,8 +11,12 @@
 // Borrows its backend and owns the backend's KV slots; DraftText records per request which
 // committed tokens and nodes are in the cache. The target does not read this cache: an error in it
 // costs acceptance, never exactness. A slot that is freed while a pass runs is not used again
-// before take(). After a token that the draft does not know it proposes nothing until enough text
-// has followed, and then reads only the text after that token.
+// before take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the
+// target does not have are never proposed. After a token that the draft does not know it proposes
+// nothing until enough text has followed, and then reads only the text after that token.
+// An EAGLE draft (Backend::feature_slots()) reads a feature beside each token: the target's, as far
+// as receive() has been told, else its own output. With `target_features` a text waits for its
+// first verdict, before which those of its prompt come, and accepted candidates are read anew.
 // Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
 // finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
@@ -20,9 +24,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "actors/decoding/draft_tree.hpp"
@@ -32,6 +38,7 @@
 #include "actors/draft/draft_head.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
+#include "model/feature_slots.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/skip_set.hpp"
@@ -40,12 +47,13 @@ namespace paceline {
 
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
-    int vocab_size = 0;           // the target's; ids from here on are never proposed
-    int shared_tokens = 0;        // ids below this are in both vocabularies; 0: all of them
-    std::uint32_t rows_max = 64;  // of one pass: rows of text and of nodes
-    Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
-    SkipSet skip = {};            // the sub-layers that rows of candidates skip
-    bool whole_text = false;      // rows of committed text run all sub-layers
+    int vocab_size = 0;            // the target's; ids from here on are never proposed
+    int shared_tokens = 0;         // ids below this are in both vocabularies; 0: all of them
+    std::uint32_t rows_max = 64;   // of one pass: rows of text and of nodes
+    Chance* chance = nullptr;      // of draws, for tests; nullptr: the counter-based generator
+    SkipSet skip = {};             // the sub-layers that rows of candidates skip
+    bool whole_text = false;       // rows of committed text run all sub-layers
+    bool target_features = false;  // an EAGLE draft is sent the target's features
 };
 
 /// The pages of a draft's cache, and what texts share of them.
@@ -76,10 +84,13 @@ struct DraftText {
         Position positions;                           // that the slots are for
         Position begin = 0;                           // of the text; what is before it is not known
         bool read_again = false;                      // candidates that became text are read anew
+        bool waits = false;                           // for the first verdict
         std::size_t checked = 0;                      // tokens of the text that were looked at
         std::optional<std::uint64_t> short_at = {};   // KvPages::releases() when none was free
         std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
         std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
+        // Of the target, by position; not in their slots yet.
+        std::map<Position, std::vector<float>> features = {};
         [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
@@ -101,6 +112,13 @@ public:
     /// Committed tokens before the root that are not in the cache; 0 if the model does not serve
     /// the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
+
+    /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
+    /// position take the place of earlier ones; those outside the text's context are dropped.
+    /// False: this model expects none, or they are of another width.
+    bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
+
+    [[nodiscard]] bool expects_features() const { return options_.target_features; }
 
     struct Expansion {
         std::shared_ptr<DraftText> text;
@@ -196,11 +214,14 @@ private:
     [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
+    void place_features();
+    void place_features(const std::shared_ptr<DraftText>& text);
     [[nodiscard]] bool skips(const PassRow& row) const;
     void place(const PassRow& row, Taken& taken);
     void undo();
 
     Backend& backend_;
+    FeatureSlots* features_;  // nullptr: rows read none
     DraftModelOptions options_;
     SublayerMask mask_;  // of options_.skip
     std::shared_ptr<DraftPool> pool_;
@@ -209,6 +230,8 @@ private:
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_assigned_;
     std::vector<PassRow> pass_;
+    // Features that this pass has put into slots: forgotten once it is done.
+    std::vector<std::pair<std::shared_ptr<DraftText>, Position>> placed_;
     std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;

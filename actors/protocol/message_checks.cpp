@@ -259,7 +259,7 @@ Status check_message(const msg::Batch& batch, const MessageLimits& limits) {
 
 Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
     const std::string name = "a tensor note";
-    if (note.role > msg::TensorRole::Tap) {
+    if (note.role > msg::TensorRole::Features) {
         return bad(name, "role", static_cast<std::int64_t>(note.role));
     }
     if (msg::element_bytes(note.type) == 0) {

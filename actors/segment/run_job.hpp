@@ -22,7 +22,7 @@ struct RunJob {
     LayerJob& layers;
     VerifyJob* verify = nullptr;   // of the last segment
     ExitInside* inside = nullptr;  // of an exit that evaluates rows inside the run
-    bool exit_reads = false;       // the hidden states are read by an exit, in the job or after it
+    bool states_read = false;      // the hidden states are read by a role, in the job or after it
     ExitAdapter* adapter = nullptr;  // of a target that drafts for itself
 
     [[nodiscard]] JobOutcome run() const {
@@ -32,7 +32,7 @@ struct RunJob {
             outcome = adapter->run_to_exit(layers.rows, layers.hidden, &layers.cancel);
         if (outcome == RunOutcome::Done) {
             outcome =
-                verify != nullptr ? verify->run_layers(layers, exit_reads) : layers.run_layers();
+                verify != nullptr ? verify->run_layers(layers, states_read) : layers.run_layers();
         }
         if (adapter != nullptr) adapter->end_run(layers.rows);
         if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;

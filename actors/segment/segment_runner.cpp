@@ -161,7 +161,7 @@ void SegmentRunner::submit(const RunPtr& run) {
                      .inside = roles_.early_verify && roles_.early_verify->defers()
                                    ? &roles_.early_verify->inside()
                                    : nullptr,
-                     .exit_reads = roles_.exit_reads_run(),
+                     .states_read = roles_.reads_run(),
                      .adapter = roles_.exit_adapter()};
     host_.context->submit(
         label, [run, job] { return job.run(); },
@@ -201,6 +201,7 @@ Status SegmentRunner::continue_run(const RunPtr& run) {
 
 Status SegmentRunner::announce(const SegmentRun& run) {
     roles_.final_verify->send_scores(run);
+    if (roles_.features) roles_.features->send_prompts(run);
     for (const VerifyPart& verified : roles_.final_verify->job().parts) {
         const auto part = std::find_if(
             run.parts.begin(), run.parts.end(),
@@ -208,6 +209,7 @@ Status SegmentRunner::announce(const SegmentRun& run) {
         if (part == run.parts.end()) continue;  // stopped while it was verified
         if (roles_.self_draft)
             roles_.self_draft->verified(verified.state, verified.rows, verified.result);
+        if (roles_.features) roles_.features->send_accepted(verified, *part);
         const msg::Verdict verdict = roles_.final_verify->announce(verified, *part, run.cost);
         if (Status applied = results_.apply(*part->state, verdict); !applied) return applied;
         if (!roles_.early_verify || part->state->over()) continue;

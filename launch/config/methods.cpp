@@ -25,6 +25,7 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
 
 Status use_device(PipelineConfig& config, const Device& device) {
     for (StageConfig& stage : config.stages) {
+        if (config.computes_on_host(stage)) continue;
         stage.device = device;
         if (config.stages.size() == 1) continue;
         stage.process = "gpu";

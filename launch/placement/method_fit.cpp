@@ -56,7 +56,7 @@ PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
     Seen seen;
     if (config.draft) {
         seen.missing = parts.draft_missing || parts.store_missing;
-        seen.trained = config.draft->model == DraftModelKind::Trained;
+        seen.trained = config.draft->is_part();
     }
     if (config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
         config.self_draft->head != SelfDraftHead::LogitLens) {

@@ -21,6 +21,12 @@ std::string draft_text(const DraftConfig& draft, const UsedParts& parts) {
         return fmt::format("trained draft: {} layers, a head of {} tokens, {}\n",
                            parts.draft_layers, parts.draft_tokens, parts.files.draft);
     }
+    if (draft.model == DraftModelKind::Eagle) {
+        return fmt::format(
+            "EAGLE draft: one layer over the target's states, a head of {} tokens, "
+            "{}\n",
+            parts.draft_tokens, parts.files.draft);
+    }
     const std::string missing = parts.draft_missing ? "no trained draft for this model: " : "";
     if (draft.skips()) {
         const bool first = draft.model == DraftModelKind::FirstLayers;

@@ -35,6 +35,8 @@ struct EdgeSizes {
 [[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
 /// From a segment of `layers` layers to the draft: what they made of a token.
 [[nodiscard]] EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim);
+/// From the last segment to an EAGLE draft: the states of rows of one batch.
+[[nodiscard]] EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::uint32_t rows);
 /// Every edge at most once, also where it serves two purposes.
 [[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement,
                                              const PipelineConfig& config,

@@ -24,6 +24,7 @@ struct PartName {
 constexpr PartName kNames[] = {
     {"draft-small.safetensors", PartKind::Draft, &FoundParts::draft_small},
     {"draft-deep.safetensors", PartKind::Draft, &FoundParts::draft_deep},
+    {"eagle.safetensors", PartKind::Eagle, &FoundParts::eagle},
     {"heads.safetensors", PartKind::Heads, &FoundParts::heads},
     {"medusa.safetensors", PartKind::Heads, &FoundParts::medusa},
     {"adapter.safetensors", PartKind::Adapter, &FoundParts::adapter},
@@ -111,10 +112,33 @@ Status resolve_draft(ResolvedConfig& resolved,
     DraftConfig& draft = *resolved.config.draft;
     UsedParts& parts = resolved.parts;
     const bool named = use_named && !draft.model_file.empty();
-    parts.files.draft = named ? draft.model_file : draft_file(draft.size, found);
+    const bool eagle = draft.model == DraftModelKind::Eagle;
+    parts.files.draft = named   ? draft.model_file
+                        : eagle ? found.eagle
+                                : draft_file(draft.size, found);
     if (parts.files.draft.empty()) {
+        if (eagle && !draft.stand_in_given) {
+            return Error{Errc::BadArgument,
+                         resolved.config.file + ": [draft] source = \"" + source_text(draft) +
+                             "\": there is no eagle.safetensors for " + target.path() +
+                             "; name one with part, or what drafts instead with stand_in"};
+        }
         draft.use_stand_in();
         parts.draft_missing = true;
+        return {};
+    }
+    if (eagle) {
+        const Result<EaglePart> part = open_eagle_part(parts.files.draft, target);
+        if (!part) return part.error();
+        const std::vector<int>& layers = part.value().spec.layers;
+        if (!layers.empty() && resolved.config.segments() > 1) {
+            return Error{Errc::BadArgument,
+                         resolved.config.file + ": [draft] source = \"" + source_text(draft) +
+                             "\": " + parts.files.draft + " reads states after layer " +
+                             std::to_string(layers.front()) + "; give the target one segment"};
+        }
+        parts.draft_tokens = static_cast<int>(part.value().tokens.size());
+        parts.draft_layers = 1;
         return {};
     }
     const Result<DraftPart> part = open_draft_part(parts.files.draft, target);
@@ -241,7 +265,7 @@ Result<ResolvedConfig> use_parts(PipelineConfig config,
         if (Status s = resolve_datastore(resolved, target); !s.ok()) return s.error();
     }
     const bool use_named = search.option != kNoParts;
-    const bool trained = written.draft && written.draft->model == DraftModelKind::Trained;
+    const bool trained = written.draft && written.draft->is_part();
     if (!trained && !written.exit && !exits_early(written)) {
         if (!search.option.empty() && use_named) {
             parts.omitted.push_back("--parts " + search.option + ": " + written.file +

@@ -30,6 +30,7 @@ namespace paceline {
 struct FoundParts {
     std::string draft_small;           // draft-small.safetensors
     std::string draft_deep;            // draft-deep.safetensors
+    std::string eagle;                 // eagle.safetensors
     std::string heads;                 // heads.safetensors
     std::string medusa;                // medusa.safetensors
     std::string adapter;               // adapter.safetensors

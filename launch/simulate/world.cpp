@@ -74,7 +74,7 @@ StageCosts costs_of(const PlacedProcess& process,
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
             const bool own = draft.skips();
-            const bool trained = draft.model == DraftModelKind::Trained;
+            const bool trained = draft.is_part();
             const auto name = [&, &parts = parts](int short_list) {
                 return own ? cost_name(file, dtype, short_list)
                            : cost_name(parts.files.draft, dtype, short_list);

@@ -190,20 +190,39 @@ Result<OpenedPart> open_part(const std::string& path, PartKind kind, const Model
     return part;
 }
 
-Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
-    Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
-    if (!part) return part.error();
-    SafetensorsFile& file = part.value().file;
-    PartReader reader{file, target.config()};
+namespace {
+
+/// Layers and final norm of a draft.
+ModelParts read_draft_parts(PartReader& reader, const PartCard& card, const ModelFile& target) {
     ModelParts parts;
     parts.format = "trained part";
-    parts.config = draft_config(reader, part.value().card, target.config());
+    parts.config = draft_config(reader, card, target.config());
     for (int i = 0; i < parts.config.layers && reader.status().ok(); ++i) {
         parts.layers.push_back(read_layer(reader, parts.config, i));
         list_layer(parts.layers.back(), parts.tensors);
     }
     parts.output_norm = reader.vector("output_norm", target.config().dim);
     parts.tensors.push_back(parts.output_norm);
+    return parts;
+}
+
+/// A model of these parts that borrows the rest from `target`.
+ModelFile borrowing(ModelParts parts, SafetensorsFile file, const ModelFile& target) {
+    parts.embedding = target.embedding();
+    parts.output_head = target.output_head();
+    parts.data_start = file.contents().data_start;
+    return ModelFile{std::make_unique<ModelFile::Contents>(
+        ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()})};
+}
+
+}  // namespace
+
+Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
+    if (!part) return part.error();
+    SafetensorsFile& file = part.value().file;
+    PartReader reader{file, target.config()};
+    ModelParts parts = read_draft_parts(reader, part.value().card, target);
     std::vector<TokenId> tokens = reader.tokens();
     std::vector<float> transform;
     if (reader.has("transform")) {
@@ -213,13 +232,37 @@ Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& targ
     }
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();
-    parts.embedding = target.embedding();
-    parts.output_head = target.output_head();
-    parts.data_start = file.contents().data_start;
-    auto contents = std::make_unique<ModelFile::Contents>(
-        ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()});
-    return DraftPart{std::move(part.value().card), ModelFile{std::move(contents)},
+    PartCard card = std::move(part.value().card);
+    return DraftPart{std::move(card), borrowing(std::move(parts), std::move(file), target),
                      std::move(tokens), std::move(transform)};
+}
+
+Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Eagle, target);
+    if (!part) return part.error();
+    SafetensorsFile& file = part.value().file;
+    PartReader reader{file, target.config()};
+    ModelParts parts = read_draft_parts(reader, part.value().card, target);
+    if (parts.config.layers != 1)
+        reader.fail(
+            fmt::format("metadata \"layers\" is {}, an EAGLE draft has 1", parts.config.layers));
+    const int dim = target.config().dim;
+    EagleSpec spec;
+    parts.tensors.push_back(reader.matrix("fuse", dim, 2 * std::int64_t{dim}));
+    spec.fuse = reader.matrix_values("fuse", dim, 2 * std::int64_t{dim});
+    if (file.metadata("feature_layers")) {
+        spec.layers = reader.layers("feature_layers");
+        const auto states = static_cast<std::int64_t>(spec.layers.size());
+        if (spec.layers.empty()) reader.fail("metadata \"feature_layers\" names none");
+        parts.tensors.push_back(reader.matrix("join", dim, states * dim));
+        spec.join = reader.matrix_values("join", dim, states * dim);
+    }
+    std::vector<TokenId> tokens = reader.tokens();
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    PartCard card = std::move(part.value().card);
+    return EaglePart{std::move(card), borrowing(std::move(parts), std::move(file), target),
+                     std::move(tokens), std::move(spec)};
 }
 
 Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target) {

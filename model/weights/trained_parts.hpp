@@ -2,8 +2,9 @@
 // (docs/trained-parts.md), opened for that target.
 //
 // Each function refuses a part of another target, naming both fingerprints. What is returned has
-// been checked against the target's configuration. Values own what they hold, but for DraftPart's
-// model file, which borrows embedding, head and tokenizer: its target must outlive it.
+// been checked against the target's configuration. Values own what they hold, but for the
+// model file of a DraftPart or EaglePart, which borrows embedding, head and tokenizer: its target
+// must outlive it.
 #pragma once
 
 #include <map>
@@ -14,6 +15,7 @@
 #include "ipc/base/result.hpp"
 #include "model/adapter_spec.hpp"
 #include "model/ahead_heads.hpp"
+#include "model/eagle_spec.hpp"
 #include "model/sampling/probe.hpp"
 #include "model/weights/model_file.hpp"
 #include "model/weights/part_reader.hpp"
@@ -31,6 +33,13 @@ struct DraftPart {
     ModelFile file;                     // layers and final norm of its own; as wide as the target
     std::vector<TokenId> tokens;        // the short list of its head
     std::vector<float> transform = {};  // T [dim, dim], logits = E norm(T h); empty: the identity
+};
+
+struct EaglePart {
+    PartCard card;
+    ModelFile file;               // as DraftPart's, of one layer
+    std::vector<TokenId> tokens;  // the short list of its head
+    EagleSpec spec;
 };
 
 struct HeadsPart {
@@ -77,6 +86,7 @@ struct ProbePart {
 
 /// Errors: those of open_part(); BadFile naming file, tensor or key, and value.
 [[nodiscard]] Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target);
+[[nodiscard]] Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<AdapterPart> open_adapter_part(const std::string& path,
                                                     const ModelFile& target);

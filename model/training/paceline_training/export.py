@@ -28,7 +28,8 @@ from .target import LAYER_NAMES, unpermute_rows
 FORMAT = "parts-1"
 QUANTISED = {"q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1}
 PLAIN = {"f32": np.float32, "f16": np.float16}
-DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16",
+EAGLE_BYTES_MAX = 15_000_000
+DEFAULT_TYPE = {"draft": "q8_0", "eagle": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16",
                 "probe": "f32"}
 
 
@@ -179,6 +180,19 @@ def add_draft(file: PartWriter, part: dict, state: dict) -> None:
         file.transform("transform", state["transform"])
 
 
+def add_eagle(file: PartWriter, part: dict, state: dict) -> None:
+    file.metadata |= _shape_metadata(part) | {"layers": "1", "ffn_dim": str(part["ffn_dim"])}
+    gate, up = state["layer.gate_up"].chunk(2)
+    _add(file, "layers.0", _attention_tensors(part, state, "layer.attention") | {
+        "ffn_norm": state["layer.norm.weight"], "gate": gate, "up": up,
+        "down": state["layer.down"]})
+    file.vector("output_norm", state["output_norm.weight"])
+    file.matrix("fuse", state["fuse"])
+    if part["feature_layers"]:
+        file.metadata["feature_layers"] = ",".join(map(str, part["feature_layers"]))
+        file.matrix("join", state["join"])
+
+
 def add_heads(file: PartWriter, part: dict, state: dict) -> None:
     if part["full"]:
         raise ValueError("heads with --full have no part file")
@@ -242,7 +256,7 @@ def add_probe(file: PartWriter, part: dict, state: dict) -> None:
         file.vector(f"{name}.b", state[f"{name}.b"])
 
 
-ADD = {"draft": add_draft, "heads": add_heads, "adapter": add_adapter, "lora": add_lora,
+ADD = {"draft": add_draft, "eagle": add_eagle, "heads": add_heads, "adapter": add_adapter, "lora": add_lora,
        "probe": add_probe}
 
 
@@ -256,7 +270,7 @@ def read_run(folder: Path) -> dict:
 def check_together(runs: list[dict], folders: list[Path]) -> None:
     """Raises ValueError unless one file can hold all of them."""
     first = runs[0]
-    if len(runs) > 1 and first["part"]["part"] in ("draft", "lora"):
+    if len(runs) > 1 and first["part"]["part"] in ("draft", "eagle", "lora"):
         raise ValueError(f"{folders[1]}: a file of kind {first['part']['part']} holds one run")
     for folder, run in zip(folders[1:], runs[1:]):
         for key in ("part", "tokens", "norm_first", "kv_heads", "ahead_block"):
@@ -295,6 +309,10 @@ def run(options) -> int:
         "trained_tokens": " ".join(str(r["tokens"]) for r in runs),
         "seed": " ".join(str(r["seed"]) for r in runs),
     }
+    size = sum(tensor.nbytes for tensor in file.tensors.values())
+    if kind == "eagle" and size > EAGLE_BYTES_MAX:
+        raise ValueError(f"{options.out}: {size} bytes, an EAGLE part has at most "
+                         f"{EAGLE_BYTES_MAX}; --type q8_0 or a shorter --tokens list is smaller")
     file.write(options.out)
     print(f"{options.out}: {kind}, {options.out.stat().st_size} bytes, matrices in {file.kind} "
           f"(largest relative error {max(file.errors, default=0):.4f})", file=sys.stderr)

@@ -49,6 +49,9 @@ class Task(Protocol):
 def add_loop_arguments(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="RUN",
                         help="the run's folder; a run that has a checkpoint there goes on")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with the batch behind the checkpoint: with --steps the result "
+                        "is that of a run without interruption; without, with a new pass")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="at most N steps")
     parser.add_argument("--minutes", type=float, default=0, metavar="M",
                         help="at most M minutes, those between an interruption and the next "
@@ -67,9 +70,6 @@ def add_loop_arguments(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (%(default)s)")
     parser.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto",
                         help="to compute in; auto: bf16 where the device is fast at it")
-    parser.add_argument("--resume", action="store_true",
-                        help="go on with the checkpoint's next batch, not with a new pass: the same "
-                        "result as without an interruption (with --steps and the same answers)")
     parser.add_argument("--checkpoint-minutes", type=float, default=3.0, metavar="M")
     parser.add_argument("--evaluate-minutes", type=float, default=10.0, metavar="M")
 

@@ -46,6 +46,8 @@ SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     if (drafts) plan.draft = kTheDraft;
     if (drafts) plan.speculative = {kTheDraft};
     if (options.drafting == Drafting::Programme) plan.tap = TapOptions{kTheDraft, 2};
+    if (options.drafting == Drafting::Eagle && index == count)
+        plan.features = FeatureOptions{kTheDraft, options.feature_layers};
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;

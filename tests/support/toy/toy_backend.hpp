@@ -21,6 +21,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +34,7 @@
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/support/run_then_draw.hpp"
 #include "tests/support/toy/fake_device.hpp"
+#include "tests/support/toy/toy_features.hpp"
 
 namespace paceline::testing {
 
@@ -64,6 +66,8 @@ public:
     [[nodiscard]] int first_layer() const override { return first_layer_; }
     [[nodiscard]] int last_layer() const override { return last_layer_; }
     [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
+
+    [[nodiscard]] FeatureSlots* feature_slots() override { return features.get(); }
 
     [[nodiscard]] MemoryPlace memory_place() const override {
         return on_device ? MemoryPlace::Device : MemoryPlace::Host;
@@ -279,8 +283,9 @@ public:
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
     int adapter_after = 0;         // layers, before anything runs; 0: all of the segment
     bool draws_itself = false;     // tokens and candidates, as a device does
-    bool on_device = false;        // before anyone asks for rows
-    std::size_t rows_crossed = 0;  // between host and device
+    std::shared_ptr<FakeFeatures> features = {};  // of a toy EAGLE draft
+    bool on_device = false;                       // before anyone asks for rows
+    std::size_t rows_crossed = 0;                 // between host and device
     std::size_t runs_with_draws = 0;
     double candidate_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
@@ -323,10 +328,10 @@ private:
     static void keep_stacks(std::span<const Row> rows, std::span<float> hidden, int sublayer) {
         for (std::size_t i = 0; i < rows.size(); ++i) {
             const Row& row = rows[i];
-            if (row.stack == nullptr || sublayer < row.first || sublayer >= row.last) continue;
+            const std::optional<std::size_t> place = row.stack_place(sublayer);
+            if (!place) continue;
             const auto from = hidden.subspan(i * kFakeDim, kFakeDim);
-            std::copy(from.begin(), from.end(),
-                      row.stack + static_cast<std::ptrdiff_t>(sublayer - row.first) * kFakeDim);
+            std::copy(from.begin(), from.end(), row.stack + *place * kFakeDim);
         }
     }
     void count_crossing(ConstHiddenRows given) {

@@ -20,7 +20,8 @@ std::uint64_t seeds() {
 
 constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup,    Drafting::Oracle,
                                    Drafting::SlowOracle, Drafting::Babble,    Drafting::Guesses,
-                                   Drafting::SkipLayers, Drafting::Programme, Drafting::Search};
+                                   Drafting::SkipLayers, Drafting::Programme, Drafting::Search,
+                                   Drafting::Eagle};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};

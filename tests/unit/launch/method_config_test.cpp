@@ -76,6 +76,7 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                       "fold-adaspeed"};
     wanted.insert({"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros",
                    "medusa", "kangaroo"});
+    wanted.insert({"eagle2", "pearl-eagle", "fold-eagle"});
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -289,6 +290,8 @@ TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
                                    "skip-layers\"\nchoose = \"search",
                                    "trained",
                                    "prompt-lookup+trained",
+                                   "eagle",
+                                   "prompt-lookup+eagle",
                                    "model\"\nmodel = \"x.gguf"};
     const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
                                  "confidence_min = 0.6\nthreshold_adapts = true\n",

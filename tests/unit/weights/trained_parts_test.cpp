@@ -93,6 +93,49 @@ TEST_CASE("a draft part may have a matrix before its norm") {
     CHECK(contains(refusal(narrow, target, open_draft_part), "transform"));
 }
 
+TEST_CASE("an EAGLE part is one layer, a matrix over embedding and feature, and one that joins") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    const std::string path = (folder.path() / "eagle.safetensors").string();
+    eagle_of(target, kTokens).write(path);
+    const Result<EaglePart> part = open_eagle_part(path, target);
+    if (!part) FAIL(part.error().what);
+    CHECK(part.value().file.config().layers == 1);
+    CHECK(part.value().file.embedding().data == target.embedding().data);
+    CHECK(part.value().tokens == kTokens);
+    CHECK(part.value().spec.layers.empty());
+    CHECK(part.value().spec.join.empty());
+    REQUIRE(part.value().spec.fuse.size() == std::size_t{64} * 128);
+    CHECK(part.value().spec.fuse[3 * 128 + 3] == 0.75F);
+    CHECK(part.value().spec.fuse[3 * 128 + 64 + 4] == 0.125F);
+    eagle_of(target, kTokens, {1, 2}).write(path);
+    const Result<EaglePart> joined = open_eagle_part(path, target);
+    if (!joined) FAIL(joined.error().what);
+    CHECK(joined.value().spec.layers == std::vector<int>{1, 2});
+    CHECK(joined.value().spec.join[64 + 0] == 0.5F);
+    CHECK(contains(open_draft_part(path, target).error().what,
+                   "paceline.part is \"eagle\", wanted is \"draft\""));
+}
+
+TEST_CASE("an EAGLE part that does not fit is refused with the name and the value") {
+    const ModelFile target = open_fixture("tiny-chat");
+    SafetensorsBuilder deep = eagle_of(target, kTokens);
+    deep.metadata["layers"] = "2";
+    add_layer(deep, 1, target.layer(0));
+    CHECK(contains(refusal(deep, target, open_eagle_part), "an EAGLE draft has 1"));
+    SafetensorsBuilder order = eagle_of(target, kTokens, {1, 2});
+    order.metadata["feature_layers"] = "2,1";
+    CHECK(contains(refusal(order, target, open_eagle_part), "feature_layers"));
+    SafetensorsBuilder none = eagle_of(target, kTokens);
+    none.metadata["feature_layers"] = "1";
+    CHECK(contains(refusal(none, target, open_eagle_part), "\"join\" is missing"));
+    SafetensorsBuilder unused = eagle_of(target, kTokens);
+    unused.add_values("join", "F32", {64, 64}, std::vector<float>(64 * 64));
+    CHECK(contains(refusal(unused, target, open_eagle_part), "join"));
+    CHECK(contains(refusal(draft_of(target, kTokens), target, open_eagle_part),
+                   "paceline.part is \"draft\", wanted is \"eagle\""));
+}
+
 TEST_CASE("heads and adapters come with the layers that they were trained for") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
