@@ -330,7 +330,7 @@ Command add_generate(Command& app, GenerateOptions& options) {
 int run_generate(const GenerateOptions& given, const Environment& environment) {
     GenerateOptions options = given;
     if (options.method.empty()) {
-        // The variable is of all commands: it asks for no method that cannot do what this one is to.
+        // The variable is of all commands: it asks for no method that cannot do what is asked here.
         const bool named = !environment.method.empty() && !needs_plain(options);
         options.method = named ? environment.method : kAutoMethod;
     }
