@@ -330,9 +330,9 @@ Command add_generate(Command& app, GenerateOptions& options) {
 int run_generate(const GenerateOptions& given, const Environment& environment) {
     GenerateOptions options = given;
     if (options.method.empty()) {
-        // The variable is of commands that any method can run.
-        options.method = environment.method;
-        if (options.method.empty() || !check_method(options)) options.method = kAutoMethod;
+        // The variable is of all commands: it asks for no method that cannot do what is asked here.
+        const bool named = !environment.method.empty() && !needs_plain(options);
+        options.method = named ? environment.method : kAutoMethod;
     }
     if (Status s = check_method(options); !s) return report(kGenerateCommand, s.error());
     Result<Job> job = job_of(options, environment);

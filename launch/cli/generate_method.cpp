@@ -27,16 +27,16 @@ void tell(const std::string& what) {
     std::fprintf(stderr, "paceline generate: %s\n", what.c_str());
 }
 
-bool needs_plain(const GenerateOptions& options) {
-    return !options.hidden.empty() || options.top > kTopScoresMax ||
-           !device_of(options.model).exact;
-}
-
 double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
+
+bool needs_plain(const GenerateOptions& options) {
+    return !options.hidden.empty() || options.top > kTopScoresMax ||
+           !device_of(options.model).exact;
+}
 
 Status check_method(const GenerateOptions& options) {
     if (options.method == kAutoMethod || options.method == kPlainMethod) return {};

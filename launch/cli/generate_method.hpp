@@ -26,6 +26,8 @@
 
 namespace paceline {
 
+/// Whether the options ask for what plain decoding alone gives.
+[[nodiscard]] bool needs_plain(const GenerateOptions& options);
 /// Errors: BadArgument for a method that is named and cannot give what the options ask for.
 [[nodiscard]] Status check_method(const GenerateOptions& options);
 

@@ -27,15 +27,14 @@ MethodHistory::MethodHistory(const ModelFile& file,
       cores_{core_count(model)},
       one_key_{record_key(file, model, draft_model, cores_)},
       key_{requests > 1 ? fmt::format("{} requests {}", one_key_, requests) : one_key_},
-      records_{cache_folder},
-      record_{known()} {}
+      records_{cache_folder} {
+    read();
+}
 
-MethodRecord MethodHistory::known() const {
-    MethodRecord record = records_.read(one_key_);
-    if (key_ == one_key_) return record;
-    for (const auto& [method, rate] : records_.read(key_).methods)
-        record.methods.insert_or_assign(method, rate);
-    return record;
+void MethodHistory::read() {
+    own_ = records_.read(key_);
+    record_ = key_ == one_key_ ? own_ : records_.read(one_key_);
+    for (const auto& [method, rate] : own_.methods) record_.methods.insert_or_assign(method, rate);
 }
 
 AutoChoice MethodHistory::choice_from(const MethodRecord& record, const std::string& plain) const {
@@ -51,8 +50,7 @@ AutoChoice MethodHistory::choose(const std::string& plain) const {
 AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
     AutoChoice choice = choose(plain);
     if (requests_ == 1 || choice.method == plain) return choice;
-    const MethodRecord own = records_.read(key_);
-    const MethodRate* rate = own.find(choice.method);
+    const MethodRate* rate = own_.find(choice.method);
     if (rate != nullptr && rate->gain > 1.0) return choice;
     return {.method = plain,
             .reason = fmt::format("no method has shown a gain here with {} answers at a time, "
@@ -63,14 +61,14 @@ AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
 AutoChoice MethodHistory::choose_given(const std::string& plain,
                                        const std::string& method,
                                        double gain) const {
-    MethodRecord record = record_;
+    MethodRecord record = own_;
     if (const auto found = record.methods.find(method); found != record.methods.end())
         found->second.gain = gain;
     return choice_from(record, plain);
 }
 
 double MethodHistory::gain_of(const std::string& method) const {
-    const MethodRate* rate = record_.find(method);
+    const MethodRate* rate = own_.find(method);
     return rate != nullptr ? rate->gain : 0.0;
 }
 
@@ -80,12 +78,11 @@ double MethodHistory::over_plain(double gain) const {
 }
 
 void MethodHistory::add(const std::string& method, MethodRate run) {
-    record_ = known();  // another run may have ended meanwhile
+    read();  // another run may have ended meanwhile
     run.gain = over_plain(run.gain);
-    MethodRecord own = records_.read(key_);
-    own.add(method, run);
-    (void)records_.write(key_, own);
-    if (const MethodRate* rate = own.find(method)) record_.methods.insert_or_assign(method, *rate);
+    own_.add(method, run);
+    (void)records_.write(key_, own_);
+    if (const MethodRate* rate = own_.find(method)) record_.methods.insert_or_assign(method, *rate);
 }
 
 }  // namespace paceline

@@ -33,7 +33,8 @@ public:
     /// Of requests that share a batch all the time: plain decoding, which reads the weights once
     /// for all of them, unless runs of as many at a time have shown a gain. Of one: choose().
     [[nodiscard]] AutoChoice choose_for_batches(const std::string& plain) const;
-    /// The choice if `method` gains so much (times plain decoding) from now on.
+    /// The choice if `method` gains so much (times plain decoding) from now on; by runs of as many
+    /// requests alone, as the next.
     [[nodiscard]] AutoChoice choose_given(const std::string& plain,
                                           const std::string& method,
                                           double gain) const;
@@ -46,7 +47,7 @@ public:
     void add(const std::string& method, MethodRate run);
 
 private:
-    [[nodiscard]] MethodRecord known() const;
+    void read();
     [[nodiscard]] AutoChoice choice_from(const MethodRecord& record,
                                          const std::string& plain) const;
 
@@ -55,6 +56,7 @@ private:
     std::string one_key_;  // of one request at a time
     std::string key_;      // of as many as there are here
     MethodRecords records_;
+    MethodRecord own_;     // of the second
     MethodRecord record_;  // of both
 };
 
