@@ -38,14 +38,14 @@ std::string in_quotes(std::string_view text) {
     return "\"" + escaped(text) + "\"";
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == text.npos) return {};
     return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
 /// The JSON value that `text`, without blanks around it, spells, if it does.
-std::optional<std::string> json_value(std::string_view text) {
+std::optional<std::string> spelled_value(std::string_view text) {
     if (text == "True") return "true";
     if (text == "False") return "false";
     if (text == "None") return "null";
@@ -64,11 +64,11 @@ std::optional<std::string> json_value(std::string_view text) {
     return {};
 }
 
-bool has(const std::vector<std::string>& list, const std::string& text) {
+bool holds(const std::vector<std::string>& list, const std::string& text) {
     return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-bool is_name_byte(char c) {
+bool is_tag_name_byte(char c) {
     return static_cast<unsigned char>(c) > ' ' && c != '<' && c != '"' && c != '\x7f';
 }
 
@@ -106,11 +106,11 @@ XmlCall::Step XmlCall::push(char c, ReplyEvents& events) {
 
 XmlCall::Step XmlCall::name(char c, ReplyEvents& events) {
     if (c != '>') {
-        if (!is_name_byte(c) || name_.size() >= kNameBytesMax) return Step::Bad;
+        if (!is_tag_name_byte(c) || name_.size() >= kNameBytesMax) return Step::Bad;
         name_ += c;
         return Step::Inside;
     }
-    if (name_.empty() || (known_alone_ && !has(format_->names, name_))) return Step::Bad;
+    if (name_.empty() || (known_alone_ && !holds(format_->names, name_))) return Step::Bad;
     begun_ = true;
     state_ = State::Body;
     events.add(ReplyPart::CallBegin, name_);
@@ -140,7 +140,7 @@ XmlCall::Step XmlCall::body(char c, ReplyEvents& events) {
 
 XmlCall::Step XmlCall::key(char c, ReplyEvents& events) {
     if (c != '>' || key_.empty()) {
-        if (is_name_byte(c) && c != '>' && key_.size() < kNameBytesMax) {
+        if (is_tag_name_byte(c) && c != '>' && key_.size() < kNameBytesMax) {
             key_ += c;
             return Step::Inside;
         }
@@ -160,8 +160,8 @@ XmlCall::Step XmlCall::key(char c, ReplyEvents& events) {
 XmlCall::Kind XmlCall::kind_of(const std::string& parameter) const {
     for (const ParameterTexts& tool : format_->parameters) {
         if (tool.tool != name_) continue;
-        if (has(tool.texts, parameter)) return Kind::Text;
-        if (has(tool.words, parameter)) return Kind::Word;
+        if (holds(tool.texts, parameter)) return Kind::Text;
+        if (holds(tool.words, parameter)) return Kind::Word;
     }
     return Kind::Json;
 }
@@ -193,9 +193,9 @@ void XmlCall::take(char c, ReplyEvents& events) {
 void XmlCall::value_ended(ReplyEvents& events) {
     state_ = State::Body;
     if (kind_ == Kind::Text) return events.add(ReplyPart::Arguments, "\"");
-    const std::string_view value = trimmed(value_);
+    const std::string_view value = without_blanks(value_);
     std::optional<std::string> json;
-    if (kind_ == Kind::Json) json = json_value(value);
+    if (kind_ == Kind::Json) json = spelled_value(value);
     if (!json) json = in_quotes(kind_ == Kind::Word ? value : std::string_view{value_});
     events.add(ReplyPart::Arguments, *json);
 }
