@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 #include <utility>
 
 #include "ipc/base/check.hpp"
@@ -16,6 +17,18 @@ constexpr std::chrono::milliseconds kLook{20};  // at the cancel token
 
 bool suits_pipelines(const BatchParams& params) {
     return params.hidden.empty() && params.top <= kTopScoresMax;
+}
+
+Status check_finish(FinishReason finish, std::int64_t prompt) {
+    if (finish == FinishReason::GrammarFailed)
+        return Error{Errc::BadFile,
+                     fmt::format("the answer to prompt {} ends: {}", prompt, kGrammarFailed)};
+    if (finish == FinishReason::Failed)
+        return Error{Errc::BadFile,
+                     fmt::format("no token can be drawn for prompt {}: no logit is a finite "
+                                 "number; the model's weights may be damaged",
+                                 prompt)};
+    return {};
 }
 
 PipelineAnswers::PipelineAnswers(std::unique_ptr<PipelineSession> session, BatchParams params)
@@ -81,6 +94,7 @@ TrainingSample PipelineAnswers::sample_of(const Running& ended) const {
 
 Status PipelineAnswers::give(Running& ended, const Done& done) {
     if (!ended.answer.status) return ended.answer.status;
+    if (Status s = check_finish(ended.answer.stats.finish, ended.task.prompt); !s) return s;
     verdicts_.add(ended.answer.stats.verdicts);
     session_->close(ended.request);
     Status taken = done(sample_of(ended));

@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,12 +20,17 @@
 #include "actors/decoding/answer.hpp"
 #include "actors/decoding/answer_batches.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/wire/finish_reason.hpp"
 #include "launch/session/pipeline_session.hpp"
 
 namespace paceline {
 
 /// What a pipeline can be asked for. `top`: at most kTopScoresMax; no hidden states.
 [[nodiscard]] bool suits_pipelines(const BatchParams& params);
+
+/// BadFile if the answer to `prompt` ended because no token could be drawn, with the text that
+/// plain decoding has: its verdict comes without an error.
+[[nodiscard]] Status check_finish(FinishReason finish, std::int64_t prompt);
 
 class PipelineAnswers {
 public:
