@@ -12,7 +12,7 @@ std::optional<MethodRate> AccountGain::since_last(const AccountFigures& now,
                                                   const VerdictTally& verdicts,
                                                   std::int64_t tokens_min) {
     if (!account_sees_plain(config_)) return std::nullopt;
-    if (now.took_us < before_.took_us || now.plain_us < before_.plain_us) before_ = {};
+    if (now.incarnation != before_.incarnation) before_ = {};
     const AccountFigures since{.plain_us = now.plain_us - before_.plain_us,
                                .took_us = now.took_us - before_.took_us,
                                .plain_token_us = now.plain_token_us};

@@ -28,6 +28,7 @@ PipelineUsage usage_of(std::span<const StageRecord> records,
         if (record.id == StageId{1}) {
             usage.kv_pages_used = static_cast<std::int64_t>(telemetry.gauge(gauges::kKvPages));
             usage.account = account_figures(telemetry);
+            usage.account.incarnation = record.epoch.value;
         }
         for (std::size_t p = 0; p < usage.processes.size(); ++p) {
             if (placement.processes[p].id() != record.id) continue;

@@ -1,5 +1,6 @@
 #include "launch/plan/account_gain.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <unistd.h>
@@ -19,8 +20,11 @@ PipelineConfig config_of(const char* method) {
 }
 
 /// `plain`, `took`: milliseconds. A plain token takes one.
-AccountFigures figures(double plain, double took) {
-    return {.plain_us = 1000 * plain, .took_us = 1000 * took, .plain_token_us = 1000};
+AccountFigures figures(double plain, double took, std::uint32_t incarnation = 1) {
+    return {.plain_us = 1000 * plain,
+            .took_us = 1000 * took,
+            .plain_token_us = 1000,
+            .incarnation = incarnation};
 }
 
 VerdictTally tally(std::int64_t drafts, std::int64_t accepted) {
@@ -58,10 +62,14 @@ TEST_CASE("too few tokens show nothing, and count at the next look") {
 
 TEST_CASE("the account of a first segment that was replaced begins at zero") {
     AccountGain gain{config_of("speculative")};
-    REQUIRE(gain.since_last(figures(500, 250), {}).has_value());
-    const auto next = gain.since_last(figures(60, 40), {});
+    REQUIRE(gain.since_last(figures(500, 250, 1), {}).has_value());
+    const auto next = gain.since_last(figures(60, 40, 2), {});
     REQUIRE(next.has_value());
     CHECK(next->gain == doctest::Approx(1.5));
+    // Its sums may have passed those of the one before it by the next look.
+    const auto longer = gain.since_last(figures(300, 100, 3), {});
+    REQUIRE(longer.has_value());
+    CHECK(longer->gain == doctest::Approx(3.0));
 }
 
 TEST_CASE("a target in parts shows no gain over plain decoding, nor one that nothing drafts for") {
