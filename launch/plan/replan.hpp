@@ -28,7 +28,7 @@ public:
         double gain = 1.0;              // of the method that runs, as measured
         double other_gain = 1.0;        // of the other one, as predicted
         double plain_seconds_left = 0;  // what the rest takes plainly
-        double load_seconds = 0;        // of the other one
+        double load_seconds = 0;        // of the one that runs; the other's is taken to be as long
     };
     [[nodiscard]] static bool pays(const Change& change);
 

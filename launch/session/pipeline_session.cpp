@@ -97,8 +97,16 @@ public:
         log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
     }
 
-    /// `told` is called on the loop's thread when the loop ends.
-    void on_over(std::function<void(const Status&)> told) { on_over_ = std::move(told); }
+    /// `told` is called on the loop's thread, which is this one, when the loop ends.
+    void on_over(std::function<void(const Status&)> told) {
+        std::optional<Status> ended;
+        {
+            const std::lock_guard lock{door_};
+            ended = over_;
+        }
+        if (ended) return told(*ended);
+        on_over_ = std::move(told);
+    }
 
     [[nodiscard]] Status check(const Request& request) const {
         Request checked = request;
