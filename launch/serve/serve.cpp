@@ -109,15 +109,16 @@ private:
         serve::tell_ready(ready);
         if (loaded_.record) keep_record();
     }
-    /// Until the server's end.
+    /// Until the server's end, and once more then.
     void keep_record() {
         std::unique_lock lock{mutex_};
-        while (!over_) {
-            changed_.wait_for(lock, serve::ServedRecord::kPeriod, [this] { return over_; });
+        bool last = false;
+        do {
+            last = changed_.wait_for(lock, serve::ServedRecord::kPeriod, [this] { return over_; });
             lock.unlock();
             loaded_.record->store(*loaded_.model->service);
             lock.lock();
-        }
+        } while (!last);
     }
 
     const ServeOptions& options_;
