@@ -72,6 +72,11 @@ bool is_tag_name_byte(char c) {
     return static_cast<unsigned char>(c) > ' ' && c != '<' && c != '"' && c != '\x7f';
 }
 
+/// The keys of a JSON object may have nearly any; these end or break a tag.
+bool is_key_byte(char c) {
+    return static_cast<unsigned char>(c) >= ' ' && c != '<' && c != '>' && c != '\x7f';
+}
+
 }  // namespace
 
 XmlCall XmlCall::behind_tag(const ReplyFormat& format) {
@@ -140,7 +145,7 @@ XmlCall::Step XmlCall::body(char c, ReplyEvents& events) {
 
 XmlCall::Step XmlCall::key(char c, ReplyEvents& events) {
     if (c != '>' || key_.empty()) {
-        if (is_tag_name_byte(c) && c != '>' && key_.size() < kNameBytesMax) {
+        if (is_key_byte(c) && key_.size() < kNameBytesMax) {
             key_ += c;
             return Step::Inside;
         }
@@ -149,21 +154,24 @@ XmlCall::Step XmlCall::key(char c, ReplyEvents& events) {
     }
     events.add(ReplyPart::Arguments,
                (std::exchange(has_parameter_, true) ? ", " : "") + in_quotes(key_) + ": ");
-    kind_ = kind_of(key_);
-    if (kind_ == Kind::Text) events.add(ReplyPart::Arguments, "\"");
+    find_kind(key_);
+    if (at_once()) events.add(ReplyPart::Arguments, "\"");
     value_.clear();
     at_line_break_ = true;
     state_ = State::Value;
     return Step::Inside;
 }
 
-XmlCall::Kind XmlCall::kind_of(const std::string& parameter) const {
+void XmlCall::find_kind(const std::string& parameter) {
+    kind_ = Kind::Json;
+    may_be_null_ = false;
     for (const ParameterTexts& tool : format_->parameters) {
         if (tool.tool != name_) continue;
-        if (holds(tool.texts, parameter)) return Kind::Text;
-        if (holds(tool.words, parameter)) return Kind::Word;
+        if (holds(tool.texts, parameter)) kind_ = Kind::Text;
+        if (holds(tool.words, parameter)) kind_ = Kind::Word;
+        may_be_null_ = holds(tool.nullable, parameter);
+        return;
     }
-    return Kind::Json;
 }
 
 /// What may be the tag that ends the value is held back, with a line break in front of it.
@@ -182,20 +190,22 @@ void XmlCall::value(char c, ReplyEvents& events) {
 
 void XmlCall::take(char c, ReplyEvents& events) {
     if (std::exchange(at_line_break_, false) && c == '\n') return;
-    if (kind_ == Kind::Text) return events.add(ReplyPart::Arguments, escaped(c));
+    if (at_once()) return events.add(ReplyPart::Arguments, escaped(c));
     value_ += c;
     if (value_.size() <= kWaitingValueBytesMax) return;
     kind_ = Kind::Text;  // too long to wait for its end
+    may_be_null_ = false;
     events.add(ReplyPart::Arguments, "\"" + escaped(value_));
     value_.clear();
 }
 
 void XmlCall::value_ended(ReplyEvents& events) {
     state_ = State::Body;
-    if (kind_ == Kind::Text) return events.add(ReplyPart::Arguments, "\"");
+    if (at_once()) return events.add(ReplyPart::Arguments, "\"");
     const std::string_view value = without_blanks(value_);
     std::optional<std::string> json;
     if (kind_ == Kind::Json) json = spelled_value(value);
+    if (may_be_null_ && (value == "null" || value == "None")) json = "null";
     if (!json) json = in_quotes(kind_ == Kind::Word ? value : std::string_view{value_});
     events.add(ReplyPart::Arguments, *json);
 }

@@ -11,8 +11,9 @@
 //
 // The call begins once its name is known. Of a value one line break at each end is the format's.
 // A value whose parameter is a text by the tool's schema (ParameterTexts) leaves as it comes, as a
-// JSON string; another one waits for its end, and is the JSON value that it spells (True, False and
-// None too), or else a string. </tool_call> instead of </function> ends a call too. One thread.
+// JSON string; one that may be null too waits for its end, and is null or a string. Another one waits
+// as well, and is the JSON value that it spells (True, False and None too), or else a string.
+// </tool_call> instead of </function> ends a call too. One thread.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +56,9 @@ private:
     void value(char c, ReplyEvents& events);
     void take(char c, ReplyEvents& events);
     void value_ended(ReplyEvents& events);
-    [[nodiscard]] Kind kind_of(const std::string& parameter) const;
+    void find_kind(const std::string& parameter);
+    /// The value leaves as it comes.
+    [[nodiscard]] bool at_once() const { return kind_ == Kind::Text && !may_be_null_; }
 
     const ReplyFormat* format_ = nullptr;
     bool known_alone_ = false;  // only names of tools
@@ -65,6 +68,7 @@ private:
     std::string key_ = {};    // of the parameter
     std::string value_ = {};  // that waits for its end
     Kind kind_ = Kind::Json;
+    bool may_be_null_ = false;    // a Text or Word
     bool at_line_break_ = false;  // the value's first byte comes
     bool has_parameter_ = false;
     bool begun_ = false;

@@ -65,7 +65,7 @@ serve::ReplyFormat format_of(std::uint8_t choice) {
             .names = {"f", "g"},
             .thoughts = (choice / 7U) % 2U == 1,
             .begins_in_thought = (choice / 14U) % 2U == 1,
-            .parameters = {{.tool = "f", .texts = {"t"}, .words = {"w"}}}};
+            .parameters = {{.tool = "f", .texts = {"t"}, .words = {"w"}, .nullable = {"t"}}}};
 }
 
 void check_order(const ReplyEvents& events) {

@@ -179,7 +179,10 @@ TEST_CASE("tool calls: Phi-4 has a list behind a word or between tags") {
 
 ReplyFormat xml_format() {
     ReplyFormat format = format_of(ToolFormat::Xml);
-    format.parameters = {{.tool = "rain", .texts = {"city", "code"}, .words = {"unit"}}};
+    format.parameters = {{.tool = "rain",
+                          .texts = {"city", "code", "note"},
+                          .words = {"unit", "mode"},
+                          .nullable = {"note", "mode"}}};
     return format;
 }
 
@@ -223,6 +226,38 @@ TEST_CASE("tool calls: tags have values without quotes, and schemas say which ar
     }
 }
 
+TEST_CASE("tool calls: a text that may be null is null or a text, never another value") {
+    const ReplyFormat xml = xml_format();
+    for (const auto& [value, json] :
+         std::vector<std::pair<std::string, std::string>>{{"null", "null"},
+                                                          {"None", "null"},
+                                                          {"5", R"("5")"},
+                                                          {"true", R"("true")"},
+                                                          {"[1]", R"("[1]")"},
+                                                          {"nulls", R"("nulls")"},
+                                                          {" a\n", R"(" a\n")"},
+                                                          {"", R"("")"}}) {
+        CAPTURE(value);
+        const std::string call = tagged("rain", parameter("note", value));
+        CHECK(read(xml, call) == "<rain {\"note\": " + json + "}>");
+        check_divisions(xml, call);
+    }
+    CHECK(read(xml, tagged("rain", parameter("mode", " null\n") + parameter("mode", " 5 "))) ==
+          R"(<rain {"mode": null, "mode": "5"}>)");
+    CHECK(read(xml, tagged("rain", parameter("city", "null") + parameter("unit", "None"))) ==
+          R"(<rain {"city": "null", "unit": "None"}>)");
+    const std::string value(kWaitingValueBytesMax + 10, 'n');
+    CHECK(read(xml, tagged("rain", parameter("note", value))) ==
+          "<rain {\"note\": \"" + value + "\"}>");
+}
+
+TEST_CASE("tool calls: the name of a parameter may have blanks and quotes") {
+    const ReplyFormat xml = xml_format();
+    const std::string call = tagged("rain", parameter("a b", "1") + parameter("\"c\" \\", "2"));
+    CHECK(read(xml, call) == R"(<rain {"a b": 1, "\"c\" \\": 2}>)");
+    check_divisions(xml, call);
+}
+
 TEST_CASE("tool calls: tags that are broken, cut or alone") {
     const ReplyFormat xml = xml_format();
     CHECK(read(xml, "<function=time>\n</function> ok") == "<time {}>ok");
@@ -235,7 +270,8 @@ TEST_CASE("tool calls: tags that are broken, cut or alone") {
     CHECK(read(xml, "<tool_call><function=time><b>x") == "<time {><b>x");
     CHECK(read(xml, "<tool_call><function=time>x</function>") == "<time {>x</function>");
     CHECK(read(xml, "<tool_call><function=time><function=time></function>") == "<time {><time {}>");
-    CHECK(read(xml, "<tool_call><function=time><parameter=a b>") == "<time {><parameter=a b>");
+    CHECK(read(xml, "<tool_call><function=time><parameter=a<b>") == "<time {><parameter=a<b>");
+    CHECK(read(xml, "<tool_call><function=time><parameter=a\n>") == "<time {><parameter=a\n>");
     for (const char* text : {"<tool_call>\n<function", "<tool_call><function=>", "<function=f g>",
                              "<tool_call><b>", "a < b <function", "<parameter=a>1</parameter>"}) {
         CAPTURE(text);

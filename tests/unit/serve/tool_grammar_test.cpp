@@ -189,10 +189,25 @@ TEST_CASE("parameter texts: strings by a schema, and those among them with blank
     const ToolFunction function{
         "f", R"({"type":"object","properties":{"a":{"type":"string"},)"
              R"("b":{"type":"string","maxLength":3},"c":{"enum":["x"]},"d":{"enum":["x",1]},)"
-             R"("e":{"type":["string","null"]},"g":{"const":"k"},)"
+             R"("e":{"type":["string","integer"]},"g":{"const":"k"},)"
              R"("h":{"type":"integer"},"i":true}})"};
-    CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}});
-    CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}});
+    CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}, {}});
+    CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}, {}});
+}
+
+TEST_CASE("parameter texts: strings that may be null, and those behind references") {
+    const ToolFunction function{
+        "f", R"({"type":"object","properties":{"a":{"type":["string","null"]},)"
+             R"("b":{"anyOf":[{"type":"string"},{"type":"null"}]},"c":{"enum":["x",null]},)"
+             R"("d":{"$ref":"#/$defs/text"},"e":{"allOf":[{"$ref":"#/$defs/a~1b"}]},)"
+             R"("g":{"anyOf":[{"type":"string"},{"type":"integer"}]},"h":{"type":"null"},)"
+             R"("i":{"$ref":"#/$defs/circle"},"j":{"$ref":"#/$defs/none"},)"
+             R"("k":{"type":"string","anyOf":[{"minLength":1},{"type":"null"}]},)"
+             R"("l":{"oneOf":[{"$ref":"#/$defs/text"},{"type":"null"}],"default":null}},)"
+             R"("$defs":{"text":{"type":"string"},"a/b":{"type":"string","pattern":"x"},)"
+             R"("circle":{"$ref":"#/$defs/circle"}}})"};
+    CHECK(parameter_texts(function) ==
+          ParameterTexts{"f", {"a", "b", "d", "k", "l"}, {"c", "e"}, {"a", "b", "c", "l"}});
 }
 
 TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
