@@ -122,7 +122,8 @@ Result<std::optional<AutoChoice>> GenerateMethod::answer_with(Opened& opened,
                                                               const PipelineAnswers::Done& done,
                                                               const CancelToken& cancel) {
     PipelineSession& session = opened.answers->session();
-    AccountGain gains{opened.config};
+    AccountGain looks{opened.config};
+    AccountGain whole{opened.config};  // for the record: these answers are one run
     Replan replan{history_.gain_of(opened.method)};
     std::optional<AutoChoice> next;
     std::size_t answers = 0;
@@ -131,10 +132,9 @@ Result<std::optional<AutoChoice>> GenerateMethod::answer_with(Opened& opened,
         ++answers;
         verdicts = so_far;
         const AccountFigures account = session.usage().account;
-        const std::optional<MethodRate> run = gains.since_last(account, so_far, kLookTokens);
-        if (!run) return true;
+        const std::optional<MethodRate> run = looks.since_last(account, so_far, kLookTokens);
+        if (!run) return !next;
         const double gain = history_.over_plain(run->gain);
-        history_.add(opened.method, *run);
         if (next || !automatic_ || !replan.measured(gain)) return !next;
         const AutoChoice other = history_.choose_given(kPlainMethod, opened.method, gain);
         const double tokens = static_cast<double>(so_far.emitted) / static_cast<double>(answers) *
@@ -144,13 +144,19 @@ Result<std::optional<AutoChoice>> GenerateMethod::answer_with(Opened& opened,
              .other_gain = other.method == kPlainMethod ? 1.0 : history_.gain_of(other.method),
              .plain_seconds_left = tokens * account.plain_token_us / 1e6,
              .load_seconds = opened.load_seconds});
-        if (other.method != opened.method && pays) next = other;
-        return !next;
+        if (other.method == opened.method || !pays) return true;
+        next = other;
+        if (other.method == kPlainMethod)
+            next->reason = fmt::format("{} has {:.2f} times its speed now", opened.method, gain);
+        return false;
     };
     const Result<std::size_t> answered = opened.answers->run(tasks, done, go_on, cancel);
+    // An interrupted run has shown as much as one that went on.
+    if (answered || answered.error().code == Errc::Cancelled) {
+        if (const auto run = whole.since_last(session.usage().account, verdicts))
+            history_.add(opened.method, *run);
+    }
     if (!answered) return answered.error();
-    if (const auto rest = gains.since_last(session.usage().account, verdicts))
-        history_.add(opened.method, *rest);
     tasks = tasks.subspan(answered.value());
     return next;
 }

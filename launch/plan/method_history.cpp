@@ -62,8 +62,9 @@ AutoChoice MethodHistory::choose_given(const std::string& plain,
                                        const std::string& method,
                                        double gain) const {
     MethodRecord record = own_;
-    if (const auto found = record.methods.find(method); found != record.methods.end())
-        found->second.gain = gain;
+    MethodRate& rate = record.methods[method];  // it may have no run yet but this one
+    rate.gain = gain;
+    rate.runs = std::max(rate.runs, AutoChoice::kRunsMin);
     return choice_from(record, plain);
 }
 
