@@ -22,11 +22,15 @@ MethodHistory::MethodHistory(const ModelFile& file,
                              const ModelOptions& model,
                              const std::string& draft_model,
                              const std::string& cache_folder,
-                             int requests)
+                             int requests,
+                             Batches batches)
     : requests_{requests},
       cores_{core_count(model)},
       one_key_{record_key(file, model, draft_model, cores_)},
-      key_{requests > 1 ? fmt::format("{} requests {}", one_key_, requests) : one_key_},
+      key_{requests > 1 ? fmt::format("{} {} {}", one_key_,
+                                      batches == Batches::Full ? "requests" : "requests at most",
+                                      requests)
+                        : one_key_},
       records_{cache_folder} {
     read();
 }

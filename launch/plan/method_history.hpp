@@ -3,13 +3,15 @@
 //
 // A method gains less the more requests share a batch, so runs of several at a time have a record
 // of their own. The choice goes by it, and for methods that it lacks by the record of one at a
-// time.
+// time. A server's requests come as they please, mostly fewer than there may be: what it has seen
+// tells nothing of full batches, and is a third record.
 //
 // One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
 // without a cache folder the choice is made as if nothing were known.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "launch/base/model_options.hpp"
@@ -21,12 +23,15 @@ namespace paceline {
 
 class MethodHistory {
 public:
-    /// `requests`: that are decoded at a time, at most.
+    enum class Batches : std::uint8_t { Full, AsTheyCome };
+
+    /// `requests`: that are decoded at a time, at most; `batches`: whether always as many.
     MethodHistory(const ModelFile& file,
                   const ModelOptions& model,
                   const std::string& draft_model,
                   const std::string& cache_folder,
-                  int requests = 1);
+                  int requests = 1,
+                  Batches batches = Batches::Full);
 
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
