@@ -55,13 +55,17 @@ std::string BlockForm::add(std::size_t /*choice*/, const AnswerPiece& piece) {
 }
 
 std::string BlockForm::read(const AnswerPiece& piece) {
+    const std::size_t held = reply_.held_bytes();
     const std::size_t before = reply_.thought_tokens();
     const std::vector<BlockStep> steps = blocks_.add(reply_.add(piece));
     const std::size_t thought = reply_.thought_tokens() - before;
     report_.add_tokens(piece.ids.size());
     report_.add_thought_tokens(thought);
-    if (text_scores_) push_scores(piece, steps, thought > 0);
-    return events_of(steps);
+    if (!text_scores_) return events_of(steps);
+    const bool ends = push_scores(piece, steps, thought > 0, held);
+    std::string events = events_of(steps);
+    if (ends) text_scores_->drop();
+    return events;
 }
 
 bool BlockForm::is_text(const BlockStep& step) const {
@@ -70,21 +74,29 @@ bool BlockForm::is_text(const BlockStep& step) const {
 
 /// What says something else than text ends what may have been text before it. The end of a block
 /// says nothing: that of a call comes with the text behind it, to which blanks before it belong.
-void BlockForm::push_scores(const AnswerPiece& token,
+/// `held`: bytes before the token that may have been text. True: a text ends inside of the token.
+bool BlockForm::push_scores(const AnswerPiece& token,
                             const std::vector<BlockStep>& steps,
-                            bool thought) {
-    const bool text = std::any_of(steps.begin(), steps.end(), [&](const BlockStep& step) {
-        return step.kind == BlockStep::Kind::Delta && is_text(step);
-    });
-    const bool other =
-        thought || std::any_of(steps.begin(), steps.end(), [&](const BlockStep& step) {
-            return step.kind != BlockStep::Kind::Close && !is_text(step);
-        });
-    if (other) text_scores_->drop();
-    if (token.ids.empty() || (other && !text)) return;
+                            bool thought,
+                            std::size_t held) {
+    std::size_t text = 0;  // bytes
+    bool before = thought;
+    bool behind = false;
+    for (const BlockStep& step : steps) {
+        if (is_text(step)) {
+            if (step.kind == BlockStep::Kind::Delta) text += step.text.size();
+        } else if (step.kind != BlockStep::Kind::Close) {
+            (text > 0 ? behind : before) = true;
+        }
+    }
+    if (before) text_scores_->drop();
+    if (token.ids.empty() || (before && text == 0)) return behind;
+    // What follows the text inside of the token is not counted as text.
+    const std::size_t earlier = before ? 0 : std::min(text, held);
     text_scores_->push(token.ids.front(),
                        token.scores.empty() ? TokenScores{} : token.scores.front(),
-                       token.text.size());
+                       behind ? text - earlier : token.text.size());
+    return behind;
 }
 
 void BlockForm::take_scores(const BlockStep& step) {

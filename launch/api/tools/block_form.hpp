@@ -56,7 +56,10 @@ private:
     [[nodiscard]] std::string events_of(const std::vector<BlockStep>& steps);
     [[nodiscard]] std::string event_of(const BlockStep& step);
     [[nodiscard]] bool is_text(const BlockStep& step) const;
-    void push_scores(const AnswerPiece& token, const std::vector<BlockStep>& steps, bool thought);
+    [[nodiscard]] bool push_scores(const AnswerPiece& token,
+                                   const std::vector<BlockStep>& steps,
+                                   bool thought,
+                                   std::size_t held);
     void take_scores(const BlockStep& step);
 
     ResponseHead head_;

@@ -147,6 +147,34 @@ TEST_CASE("responses: each text and each delta of it has the log probabilities o
     }
 }
 
+TEST_CASE("responses: a token that ends a text and begins a call has its log probability there") {
+    ResponsesEvents form{{.id = "1"}, prepared(false, true)};
+    const std::vector<std::string> parts{"a", "\n", "b<tool_call>{\"name\": \"f\", \"arguments\": {",
+                                         "}}</tool_call>", "c"};
+    AnswerPiece piece;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        piece.text += parts[i];
+        // The form asks for the bytes of a token, not for its text.
+        piece.ids.push_back(token_of(parts[i].substr(0, 1)));
+        piece.text_ends.push_back(piece.text.size());
+        piece.scores.push_back(scores_of(i));
+    }
+    piece.over = true;
+    piece.stats.finish = FinishReason::EndToken;
+    (void)form.begin();
+    (void)form.add(0, piece);
+    (void)form.end();
+    const json output = json::parse(form.body())["output"];
+    REQUIRE(output.size() == 3);
+    const json first = output[0]["content"][0];
+    CHECK(first["text"] == "a\nb");
+    REQUIRE(first["logprobs"].size() == 3);
+    for (std::size_t i = 0; i < 3; ++i)
+        CHECK(first["logprobs"][i]["logprob"] == -static_cast<double>(i + 1));
+    REQUIRE(output[2]["content"][0]["logprobs"].size() == 1);
+    CHECK(output[2]["content"][0]["logprobs"][0]["logprob"] == -5.0);
+}
+
 TEST_CASE("responses: without the wish for log probabilities the lists are empty") {
     ResponsesEvents form{{.id = "1"}, prepared(false, false)};
     (void)events_of(form, 7);
