@@ -117,12 +117,9 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
     Result<std::unique_ptr<ServedModel>> opened = open_served(options, environment);
     if (!opened) return opened.error();
     ServedModel& model = *opened.value();
-    MethodHistory history{model.opened.file,
-                          options.model,
-                          options.draft_model,
-                          environment.cache_folder,
-                          options.requests,
-                          MethodHistory::Batches::AsTheyCome};
+    MethodHistory history{model.opened.file,   options.model,
+                          options.draft_model, environment.cache_folder,
+                          options.requests,    MethodHistory::Batches::AsTheyCome};
     const AutoChoice choice = choice_of(options, history);
     if (options.method == kAutoMethod && options.config_file.empty())
         tell("method " + choice.method + ": " + choice.reason);

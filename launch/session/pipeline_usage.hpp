@@ -22,9 +22,9 @@ namespace paceline {
 /// What the account of costs and gains has measured since the first segment was started
 /// (actors/account/guard_turns.hpp).
 struct AccountFigures {
-    double plain_us = 0.0;        // what the tokens of all turns take without speculation,
-    double took_us = 0.0;         // and what they took
-    double plain_token_us = 0.0;  // a token of a request without speculation; 0: not known
+    double plain_us = 0.0;          // what the tokens of all turns take without speculation,
+    double took_us = 0.0;           // and what they took
+    double plain_token_us = 0.0;    // a token of a request without speculation; 0: not known
     std::uint32_t incarnation = 0;  // of the first segment whose sums these are
 
     /// Times plain decoding; 0: not known.

@@ -47,8 +47,8 @@ struct ToolSyntax {
 /// Of a tool, the parameters that are strings by its schema: a format without quotes needs to know.
 struct ParameterTexts {
     std::string tool = {};
-    std::vector<std::string> texts = {};  // any text
-    std::vector<std::string> words = {};  // of a list, a pattern or a length: no blanks around
+    std::vector<std::string> texts = {};     // any text
+    std::vector<std::string> words = {};     // of a list, a pattern or a length: no blanks around
     std::vector<std::string> nullable = {};  // of both: null too
 
     bool operator==(const ParameterTexts&) const = default;

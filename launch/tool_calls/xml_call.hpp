@@ -11,8 +11,8 @@
 //
 // The call begins once its name is known. Of a value one line break at each end is the format's.
 // A value whose parameter is a text by the tool's schema (ParameterTexts) leaves as it comes, as a
-// JSON string; one that may be null too waits for its end, and is null or a string. Another one waits
-// as well, and is the JSON value that it spells (True, False and None too), or else a string.
+// JSON string; one that may be null too waits for its end, and is null or a string. Another one
+// waits as well, and is the JSON value that it spells (True, False and None too), or else a string.
 // </tool_call> instead of </function> ends a call too. One thread.
 #pragma once
 

@@ -149,7 +149,7 @@ TEST_CASE("responses: each text and each delta of it has the log probabilities o
 
 TEST_CASE("responses: a token that ends a text and begins a call has its log probability there") {
     ResponsesEvents form{{.id = "1"}, prepared(false, true)};
-    const std::vector<std::string> parts{"a", "\n", "b<tool_call>{\"name\": \"f\", \"arguments\": {",
+    const std::vector<std::string> parts{"a", "\n", R"(b<tool_call>{"name": "f", "arguments": {)",
                                          "}}</tool_call>", "c"};
     AnswerPiece piece;
     for (std::size_t i = 0; i < parts.size(); ++i) {
