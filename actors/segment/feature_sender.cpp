@@ -86,6 +86,7 @@ void FeatureSender::send_accepted(const VerifyPart& verified, const RunPart& par
 void FeatureSender::send(const RequestState& state,
                          Position first,
                          std::span<const RowSource> states) {
+    if (!state.spec().speculation.on) return;  // its draft makes no pass that would read them
     TensorProducer* tensors = host_.context->tensors_to(options_.draft);
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const std::size_t each = std::max<std::size_t>(1, options_.layers.size());  // of a row
