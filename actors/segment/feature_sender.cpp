@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
 
@@ -63,10 +64,9 @@ void FeatureSender::send_prompts(const SegmentRun& run) {
         });
         if (!runs) continue;
         std::vector<RowSource> states;
-        bool all = true;
-        for (std::size_t row = 0; row < prompt.count; ++row)
-            all = all && add_states(prompt.first + row, states);
-        if (all) send(*prompt.state, prompt.base, states);
+        std::size_t row = 0;  // the first ones alone: a note has positions without a gap
+        while (row < prompt.count && add_states(prompt.first + row, states)) ++row;
+        if (row > 0) send(*prompt.state, prompt.base, states);
     }
 }
 
@@ -114,6 +114,7 @@ void FeatureSender::send(const RequestState& state,
         first += static_cast<Position>(count);
         states = states.subspan(count * each);
     }
+    if (!states.empty()) host_.context->count(counters::kFeaturesDropped, states.size() / each);
     flush();
 }
 
