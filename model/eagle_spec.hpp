@@ -14,6 +14,9 @@
 
 namespace paceline {
 
+/// Layers of the target that a feature may join.
+inline constexpr std::size_t kFeatureLayersMax = 8;
+
 struct EagleSpec {
     std::vector<float> fuse = {};  // F [dim, 2 dim]
     std::vector<float> join = {};  // J [dim, layers * dim]; empty: the identity

@@ -10,11 +10,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "ipc/base/ids.hpp"
 
 namespace paceline {
+
+/// Of all texts of a draft: features that it keeps until a pass puts them into their slots.
+inline constexpr std::int32_t kFeaturesKeptMax = 2048;
 
 class FeatureSlots {
 public:

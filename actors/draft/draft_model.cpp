@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
 constexpr std::size_t kEnoughText = 16;  // tokens after an unknown one that make a context again
+constexpr Position kUnknownRowsMax = 64;  // without a feature, read before the first candidate
+static_assert(kUnknownRowsMax >= kEnoughText);
 
 /// The tokens that penalties of the token after `path` may look at.
 std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNode* const> path) {
@@ -166,10 +168,24 @@ void DraftModel::add(const Expansion& expansion) {
     }
 }
 
+/// A row behind one without a feature needs that one's output, so such rows run one after the
+/// other. Where many are to be read (a draft that was restarted, a prefix that the target alone
+/// has cached) the text begins behind all but the last of them.
+void DraftModel::pass_over_unknown(DraftText& text) const {
+    const DraftText::Cache& cache = *text.cache;
+    Position unknown = 0;
+    for (Position at = text.tree.root().position - 1; at >= cache.cached(); --at) {
+        if (cache.features.contains(at) || ++unknown <= kUnknownRowsMax) continue;
+        begin_behind(text, static_cast<std::size_t>(at));
+        return;
+    }
+}
+
 /// The text up to the root; false if the root's row does not fit after it into this pass.
 bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     DraftText::Cache& cache = *text->cache;
     const Position root = text->tree.root().position;
+    if (features_ != nullptr && options_.target_features) pass_over_unknown(*text);
     if (cache.cached() < root) {
         chunks_.push_back({text, static_cast<Position>(cache.slots.committed().size())});
     }
@@ -275,11 +291,11 @@ void DraftModel::place_features() {
 void DraftModel::place_features(const std::shared_ptr<DraftText>& text) {
     const DraftText::Cache& cache = *text->cache;
     const std::vector<KvSlot>& slots = cache.slots.committed();
-    for (const auto& [position, states] : cache.features) {
+    for (const auto& [position, kept] : cache.features) {
         if (position >= cache.cached()) return;
         placed_.emplace_back(text, position);
         if (position < cache.begin) continue;
-        features_->give(slots[static_cast<std::size_t>(position - cache.begin)], states);
+        features_->give(slots[static_cast<std::size_t>(position - cache.begin)], kept.states);
     }
 }
 
@@ -287,12 +303,18 @@ bool DraftModel::receive(DraftText& text, Position first, ConstHiddenRows rows, 
     if (features_ == nullptr) return options_.target_features;  // a simulated model has no use
     if (width != features_->width() || rows.size() % width != 0) return false;
     if (!text.cache) return true;
+    auto& features = text.cache->features;
     for (std::size_t row = 0; row < rows.size() / width; ++row) {
         const Position at = first + static_cast<Position>(row);
         if (at < 0 || at >= text.cache->positions) continue;
-        std::vector<float>& place = text.cache->features[at];
-        place.resize(width);
-        backend_.copy(rows.subspan(row * width, width), place);
+        if (!features.contains(at) && pool_->features_kept() >= kFeaturesKeptMax) {
+            if (features.empty() || features.begin()->first > at) continue;
+            features.erase(features.begin());  // the draft's own output takes its place
+        }
+        KeptFeature& kept = features[at];
+        kept.counted = pool_->kept_features;
+        kept.states.resize(width);
+        backend_.copy(rows.subspan(row * width, width), kept.states);
     }
     return true;
 }

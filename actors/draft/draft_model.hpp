@@ -61,6 +61,15 @@ struct DraftPool {
     explicit DraftPool(std::int32_t kv_slots) : pages{kv_slots} {}
     KvPages pages;
     PrefixTree prefixes{pages};
+    // Each feature that a text keeps holds it: its further holders are their number.
+    std::shared_ptr<const int> kept_features = std::make_shared<const int>();
+    [[nodiscard]] std::int64_t features_kept() const { return kept_features.use_count() - 1; }
+};
+
+/// A feature that is not in its slot yet.
+struct KeptFeature {
+    std::vector<float> states;
+    std::shared_ptr<const int> counted;  // DraftPool::kept_features
 };
 
 /// One request's text at a draft, and which of it is in the cache. The cache belongs to the
@@ -90,7 +99,7 @@ struct DraftText {
         std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
         std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
         // Of the target, by position; not in their slots yet.
-        std::map<Position, std::vector<float>> features = {};
+        std::map<Position, KeptFeature> features = {};
         [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
@@ -114,7 +123,8 @@ public:
     [[nodiscard]] Position behind(const DraftText& text) const;
 
     /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
-    /// position take the place of earlier ones; those outside the text's context are dropped.
+    /// position take the place of earlier ones; those outside the text's context are dropped, and the
+    /// text's oldest where kFeaturesKeptMax wait.
     /// False: this model expects none, or they are of another width.
     bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
 
@@ -208,6 +218,7 @@ private:
     void free_dropped(DraftText& text) const;
     void begin_behind(DraftText& text, std::size_t unknown) const;
     void add(const Expansion& expansion);
+    void pass_over_unknown(DraftText& text) const;
     bool catch_up(const std::shared_ptr<DraftText>& text);
     bool add_node(const Expansion& expansion, DraftNodeId id);
     [[nodiscard]] bool can_compute(const DraftText& text, const DraftNode& node) const;

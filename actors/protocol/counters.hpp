@@ -74,6 +74,9 @@ inline constexpr Counter kCachedRows = free_counter(34);  // rows of prompts fou
 inline constexpr Counter kPrefixesBroken =
     free_counter(35);  // texts of which the rest is not shared
 
+// Of a last segment beside an EAGLE draft: rows whose features found no slot.
+inline constexpr Counter kFeaturesDropped = free_counter(37);
+
 // Of the conductor.
 inline constexpr Counter kPreemptions = free_counter(33);  // requests whose pages others needed
 

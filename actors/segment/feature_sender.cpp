@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "actors/protocol/counters.hpp"
 #include "actors/protocol/tensor_rows.hpp"
 #include "ipc/base/check.hpp"
 
@@ -63,10 +64,9 @@ void FeatureSender::send_prompts(const SegmentRun& run) {
         });
         if (!runs) continue;
         std::vector<RowSource> states;
-        bool all = true;
-        for (std::size_t row = 0; row < prompt.count; ++row)
-            all = all && add_states(prompt.first + row, states);
-        if (all) send(*prompt.state, prompt.base, states);
+        std::size_t row = 0;  // the first ones alone: a note has positions without a gap
+        while (row < prompt.count && add_states(prompt.first + row, states)) ++row;
+        if (row > 0) send(*prompt.state, prompt.base, states);
     }
 }
 
@@ -86,6 +86,7 @@ void FeatureSender::send_accepted(const VerifyPart& verified, const RunPart& par
 void FeatureSender::send(const RequestState& state,
                          Position first,
                          std::span<const RowSource> states) {
+    if (!state.spec().speculation.on) return;  // its draft makes no pass that would read them
     TensorProducer* tensors = host_.context->tensors_to(options_.draft);
     const auto dim = static_cast<std::size_t>(backend_.config().dim);
     const std::size_t each = std::max<std::size_t>(1, options_.layers.size());  // of a row
@@ -113,6 +114,7 @@ void FeatureSender::send(const RequestState& state,
         first += static_cast<Position>(count);
         states = states.subspan(count * each);
     }
+    if (!states.empty()) host_.context->count(counters::kFeaturesDropped, states.size() / each);
     flush();
 }
 

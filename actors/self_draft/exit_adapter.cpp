@@ -26,6 +26,7 @@ RunOutcome ExitAdapter::run_to_exit(std::span<Row> rows,
     std::vector<std::int32_t> ends;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         Row& row = rows[i];
+        PACE_CHECK(row.stack == nullptr, "a stack of a row that runs in two parts");
         begun_.push_back(row.first);
         ends.push_back(row.last);
         // A drafted row was given to the adapter in its pass; one that passes the segment through

@@ -86,11 +86,12 @@ EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim) {
                 static_cast<std::size_t>(layers) * static_cast<std::size_t>(dim) * sizeof(float)};
 }
 
-EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::uint32_t rows) {
+EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::size_t states) {
     return {.from = verifier,
             .to = draft,
-            .tensor_slots = kTensorSlots,
-            .tensor_bytes = std::size_t{rows} * static_cast<std::size_t>(dim) * sizeof(float)};
+            .tensor_slots = kBatchPartsMax,
+            .tensor_bytes =
+                (kGammaMax + 1) * states * static_cast<std::size_t>(dim) * sizeof(float)};
 }
 
 std::vector<EdgeSpec> edges_of(const Placement& placement,
@@ -121,7 +122,7 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         add(tap_edge(id, *draft, layers.last - layers.first, sizes.dim));
     }
     if (draft && config.draft->reads_features())
-        add(feature_edge(verifier, *draft, sizes.dim, placement.stage(verifier).rows_max));
+        add(feature_edge(verifier, *draft, sizes.dim, sizes.feature_states));
     if (draft && correct) {
         add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
         add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below

@@ -147,11 +147,16 @@ Result<Parts> make_parts(const ModelFile& file,
     for (PlacedStage& stage : parts.placement.stages) stage.device = {};
     const ThreadPlan threads = plan_threads(machine.value(), 0);
     EdgeSizes sizes{.dim = file.config().dim};
-    if (parts.placement.correct() && config.draft && config.draft->computes()) {
+    const bool sized =
+        config.draft && (parts.placement.correct() || config.draft->reads_features());
+    if (sized && config.draft->computes()) {
         const Result<DraftBackend> draft = plan_draft_backend(
             *config.draft, pipeline.parts.files, file, cpu_options(model, threads, kv_slots));
         if (!draft) return draft.error();
-        sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
+        if (parts.placement.correct())
+            sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
+        const std::optional<EagleSpec>& eagle = draft.value().options.eagle;
+        if (eagle) sizes.feature_states = eagle->states();
     }
     parts.edges = edges_of(parts.placement, config, sizes);
     CommonAssignment common;

@@ -40,7 +40,9 @@ std::size_t size_of(int count) {
 MemoryUse eagle_memory(const EagleSpec& spec, int dim, std::int32_t kv_slots) {
     MemoryUse use;
     use.weight_bytes = (spec.fuse.size() + spec.join.size()) * sizeof(float);
-    use.workspace_bytes = size_of(dim) * static_cast<std::size_t>(kv_slots) * sizeof(float);
+    const std::size_t kept = spec.states() * static_cast<std::size_t>(kFeaturesKeptMax);
+    use.workspace_bytes =
+        size_of(dim) * (static_cast<std::size_t>(kv_slots) + kept) * sizeof(float);
     return use;
 }
 

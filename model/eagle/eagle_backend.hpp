@@ -29,7 +29,8 @@
 
 namespace paceline {
 
-/// Bytes of the features and matrices of an EAGLE draft beside its layer's.
+/// Bytes of the features and matrices of an EAGLE draft beside its layer's, with features that
+/// wait for their slots (kFeaturesKeptMax).
 [[nodiscard]] MemoryUse eagle_memory(const EagleSpec& spec, int dim, std::int32_t kv_slots);
 
 /// Errors: BadArgument for matrices that do not fit a model of `dim`.

@@ -254,6 +254,10 @@ Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& targ
         spec.layers = reader.layers("feature_layers");
         const auto states = static_cast<std::int64_t>(spec.layers.size());
         if (spec.layers.empty()) reader.fail("metadata \"feature_layers\" names none");
+        if (spec.layers.size() > kFeatureLayersMax) {
+            reader.fail(fmt::format("metadata \"feature_layers\" is \"{}\", may name {} layers",
+                                    *file.metadata("feature_layers"), kFeatureLayersMax));
+        }
         parts.tensors.push_back(reader.matrix("join", dim, states * dim));
         spec.join = reader.matrix_values("join", dim, states * dim);
     }

@@ -200,3 +200,54 @@ TEST_CASE("features of a cancelled pass are not lost, and those of another width
     CHECK(said[0].candidates[0].token == want[0].token);
     CHECK(said[0].candidates[0].log_prob == want[0].log_prob);
 }
+
+TEST_CASE("features of all texts that wait for their slots are limited, a text's newest are kept") {
+    const EagleFixture eagle{"llama-f32"};
+    const auto backend = eagle.backend();
+    std::mt19937 random{25};
+    DraftModel model{*backend, options_of(*backend, true)};
+    std::vector<std::shared_ptr<DraftText>> texts;
+    std::size_t kept = 0;
+    const auto open = [&] {
+        texts.push_back(random_text(random, eagle.target.config().vocab_size, 5));
+        model.open(*texts.back());
+        const auto positions = static_cast<std::size_t>(texts.back()->cache->positions);
+        const std::vector<float> states(positions * backend->width());
+        REQUIRE(model.receive(*texts.back(), 0, states, backend->width()));
+        kept += texts.back()->cache->features.size();
+        return texts.back()->cache->features.size() == positions;
+    };
+    while (open()) REQUIRE(kept <= kFeaturesKeptMax);
+    CHECK(kept == kFeaturesKeptMax);
+    const auto& features = texts.back()->cache->features;
+    const Position end = texts.back()->cache->positions;
+    for (const auto& [position, feature] : features)
+        CHECK(position >= end - static_cast<Position>(features.size()));
+    texts.clear();  // gives all of them back
+    CHECK(open());
+}
+
+TEST_CASE("a text of many tokens without features begins behind all but the last of these") {
+    const EagleFixture eagle{"llama-f32"};
+    std::mt19937 random{26};
+    for (const bool told : {false, true}) {
+        CAPTURE(told);
+        const auto backend = eagle.backend();
+        DraftModel model{*backend, options_of(*backend, true)};
+        const auto text = random_text(random, eagle.target.config().vocab_size, 90);
+        model.open(*text);
+        const std::size_t width = backend->width();
+        if (told) REQUIRE(model.receive(*text, 0, std::vector<float>(30 * width), width));
+        text->follow(std::vector<TokenId>{3});
+        const std::vector<DraftModel::Expansion> root{{text, {text->tree.root().id}, 2}};
+        std::size_t rows = 0;
+        std::vector<DraftModel::Said> said;
+        while (said.empty()) {
+            REQUIRE(model.prepare(root));
+            rows += model.rows();
+            said = model.take(model.run(nullptr)).said;
+        }
+        CHECK(text->cache->begin == (told ? 0 : 26));
+        CHECK(rows == (told ? 91U : 65U));
+    }
+}
