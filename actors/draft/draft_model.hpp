@@ -123,8 +123,8 @@ public:
     [[nodiscard]] Position behind(const DraftText& text) const;
 
     /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
-    /// position take the place of earlier ones; those outside the text's context are dropped, and the
-    /// text's oldest where kFeaturesKeptMax wait.
+    /// position take the place of earlier ones; those outside the text's context are dropped, and
+    /// the text's oldest where kFeaturesKeptMax wait.
     /// False: this model expects none, or they are of another width.
     bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
 

@@ -8,8 +8,9 @@
 //     send_accepted()   a part was verified: the states of its root and of the accepted rows,
 //                       before its verdict
 //
-// Row i of a note is the state at first_position + i. Where the pool has no free slot the rows are
-// dropped: the draft reads its own output in their place. A note that finds the ring full is sent
+// Row i of a note is the state at first_position + i. Nothing is sent of requests that do not
+// speculate. Where the pool has no free slot the rows are dropped and counted: the draft reads its
+// own output in their place. A note that finds the ring full is sent
 // when there is room again.
 // Owns the notes that wait, and the states after layers. Threads: the actor's loop; the run's job
 // writes to the states that prepare() has made room for.
