@@ -1,0 +1,82 @@
+"""Benches of bench/ that count: what is run, how it is counted, what is refused."""
+
+import json
+import subprocess
+import sys
+import unittest
+
+from paceline_cli import BINARY, CliTest, ROOT, demo_model, needs_demo_model
+
+sys.path.insert(0, str(ROOT / "bench"))
+import draft_sources_account as account  # noqa: E402: by the line above
+import draft_sources_rows as rows  # noqa: E402
+
+PROMPT = "Write the words one, two, three, four ten times, separated by commas."
+
+
+class DraftSources(CliTest):
+    def bench(self, *words: str) -> subprocess.CompletedProcess:
+        prompts = self.folder / "judged.jsonl"
+        prompts.write_text(json.dumps({"prompt": PROMPT}) + "\n")
+        command = [str(ROOT / "bench/draft_sources.py"), "--paceline", BINARY, "--model", demo_model(), "--no-own",
+                   "--prompts", str(prompts), "-n", "12", "--threads", "1", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+    @needs_demo_model
+    def test_a_row_for_each_account_of_each_source_with_equal_answers(self):
+        store, out = self.folder / "store.jsonl", self.folder / "sources.tsv"
+        store.write_text(json.dumps({"answer": "one, two, three, four, one, two, three, four, five"}) + "\n")
+        done = self.bench("--rows", "autoregressive;rest;lookahead;layerskip", "--temp", "0", "--store", str(store),
+                          "--tsv", str(out))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = out.read_text().splitlines()
+        head = [line for line in lines if line.startswith("# ")]
+        for key in ("what", "command", "commit", "date", "machine"):
+            self.assertTrue(any(line.startswith(f"# {key}: ") for line in head), key)
+        table = [line.split("\t") for line in lines[len(head):]]
+        found = [dict(zip(table[0], line)) for line in table[1:]]
+        self.assertEqual([(row["row"], row["account"]) for row in found],
+                         [("autoregressive", "off"), ("rest", "off"), ("rest", "own"), ("lookahead", "off"),
+                          ("layerskip", "off"), ("layerskip", "own")])
+        for row in found:
+            self.assertEqual(row["equal"], "yes", row)
+            self.assertGreaterEqual(float(row["M"]), 1.0, row)
+        plain = found[0]
+        self.assertEqual((plain["M"], plain["layer_rows"]), ("1.00", "30.00"))
+        # A window of up to 56 rows is verified for one or two tokens.
+        self.assertGreater(float(found[3]["layer_rows"]), 150.0)
+        self.assertIn("rest: M above prompt-lookup's", done.stdout)
+
+    @needs_demo_model
+    def test_a_store_with_a_judged_prompt_in_it_is_refused(self):
+        store = self.folder / "store.jsonl"
+        store.write_text(json.dumps({"messages": [{"content": f"Please: {PROMPT}"}]}) + "\n")
+        done = self.bench("--rows", "rest", "--store", str(store))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has a prompt that is judged", done.stderr)
+
+    def test_layer_rows_are_those_of_the_target_and_of_the_drafts_layers(self):
+        figures = {"candidates": 40, "batches": 10, "draft_rows": 50, "emitted_tokens": 20}
+        there = {"draft-small": (9_560_432, {"layers": "4"})}
+        trained = {"draft": {"source": "phrases+trained", "stand_in": "first-layers", "layers": 0.2}}
+        self.assertEqual(account.layer_rows(figures, trained, there, 30), ((50 * 30 + 50 * 4) / 20, "4 (part draft-small)"))
+        self.assertEqual(account.layer_rows(figures, trained, {}, 30), ((50 * 30 + 50 * 6) / 20, "6 ([draft] layers)"))
+        guesses = {"draft": {"source": "lookahead"}}
+        self.assertEqual(account.layer_rows(figures, guesses, there, 30), (75.0, "none (guesses)"))
+        self.assertEqual(account.layer_rows(figures, {"draft": {"source": "model"}}, there, 30), (None, "not known"))
+
+    def test_a_goal_is_reached_missed_or_not_measured(self):
+        def record(row: str, m: float) -> dict:
+            return {"set": "GSM8K", "sampling": "greedy", "account": "off", "row": row, "M": m, "times_plain": None,
+                    "first_accepted": 0.5}
+
+        told = {line[0]: line[3:] for line in account.goal_lines(rows.GOALS, [
+            record("lookahead", 1.25), record("jacobi", 1.05), record("rest", 1.9), record("prompt-lookup", 1.6)])}
+        self.assertEqual(told["lookahead: tokens a target forward"], ["1.25", "missed"])
+        self.assertEqual(told["jacobi: tokens a target forward (1.03 to 1.11)"], ["1.05", "reached"])
+        self.assertEqual(told["rest: M above prompt-lookup's"], ["0.30", "reached"])
+        self.assertEqual(told["eagle2: M of its tree over its chain"], ["-", "not measured"])
+
+
+if __name__ == "__main__":
+    unittest.main()
