@@ -1,5 +1,6 @@
 """Benches of bench/ that count: what is run, how it is counted, what is refused."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from paceline_cli import BINARY, CliTest, ROOT, demo_model, needs_demo_model
 sys.path.insert(0, str(ROOT / "bench"))
 import draft_sources_account as account  # noqa: E402: by the line above
 import draft_sources_rows as rows  # noqa: E402
+import prompt_sets  # noqa: E402
+import sweep  # noqa: E402
 
 PROMPT = "Write the words one, two, three, four ten times, separated by commas."
 
@@ -76,6 +79,84 @@ class DraftSources(CliTest):
         self.assertEqual(told["jacobi: tokens a target forward (1.03 to 1.11)"], ["1.05", "reached"])
         self.assertEqual(told["rest: M above prompt-lookup's"], ["0.30", "reached"])
         self.assertEqual(told["eagle2: M of its tree over its chain"], ["-", "not measured"])
+
+
+class PromptSets(CliTest):
+    def sets(self, *words: str) -> dict[str, list[str]]:
+        parser = argparse.ArgumentParser()
+        prompt_sets.add_options(parser)
+        files, folder = prompt_sets.chosen(parser.parse_args(["--no-own", *words]))
+        with folder:
+            return {name: [prompt_sets.text_of(line) for line in prompt_sets.lines_of(file)]
+                    for name, file in files.items()}
+
+    def questions(self, *rows: object) -> str:
+        file = self.folder / "question.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(file)
+
+    def test_spec_bench_is_a_set_for_each_task_and_mt_benchs_categories_are_one(self):
+        # Made up, in the form of the published file: eight categories of ten, five tasks of 80.
+        categories = [name for name in prompt_sets.MT_BENCH_CATEGORIES for _ in range(10)]
+        categories += [name for name in prompt_sets.SPEC_BENCH_TASKS[1:] for _ in range(80)]
+        file = self.questions(*({"question_id": i + 81, "category": name, "turns": [f"{name} {i}", "And then?"]}
+                                for i, name in enumerate(categories)))
+        found = self.sets("--spec-bench", file)
+        self.assertEqual({name: len(texts) for name, texts in found.items()},
+                         {f"Spec-Bench {task}": 80 for task in prompt_sets.SPEC_BENCH_TASKS})
+        self.assertEqual(found["Spec-Bench mt_bench"][10], "roleplay 10")
+        self.assertEqual(found["Spec-Bench rag"][-1], "rag 479")
+        first = self.sets("--spec-bench", file, "--first", "8")["Spec-Bench mt_bench"]
+        self.assertEqual([text.split()[0] for text in first], list(prompt_sets.MT_BENCH_CATEGORIES))
+
+    def test_a_file_that_is_not_spec_benchs_is_refused_with_its_line(self):
+        good = {"question_id": 1, "category": "qa", "turns": ["Who?"]}
+        for wrong, why in (({**good, "category": "poems"}, "line 2: category 'poems'"), ({**good, "turns": "Who?"}, "line 2"),
+                           ({**good, "turns": []}, "line 2"), (["Who?"], "line 2")):
+            with self.assertRaisesRegex(SystemExit, why):
+                self.sets("--spec-bench", self.questions(good, wrong))
+
+    def test_mt_bench_by_category_and_stories(self):
+        file = self.questions(*({"question_id": i, "category": name, "turns": [f"{name} {i}"]}
+                                for i, name in enumerate(["writing", "math", "writing"])))
+        self.assertEqual(self.sets("--mt-bench", file, "--by-category"),
+                         {"MT-bench writing": ["writing 0", "writing 2"], "MT-bench math": ["math 1"]})
+        self.assertEqual(list(self.sets("--mt-bench", file)), ["MT-bench"])
+        told = self.sets("--stories", "40")["stories"]
+        self.assertEqual(len(set(told)), 40)
+        self.assertEqual(told, self.sets("--stories", "40")["stories"])
+        for part in prompt_sets.STORY_PARTS:
+            for word in part:
+                self.assertTrue(any(word in text for text in told), word)
+        self.assertEqual(len(set(self.sets("--stories", "480")["stories"])), 480)
+
+
+class Sweep(unittest.TestCase):
+    def test_an_exit_sends_as_many_candidates_as_the_sweep_of_k_grows(self):
+        class Recorder:
+            def __init__(self):
+                self.calls = []
+
+            def run(self, method, name, file, draft, settings=(), sweeps=()):
+                self.calls.append((method, settings, sweeps))
+                return [({"draft.exit_alternatives": sweeps[0].split("=")[1]}, 100.0)]
+
+        class Text:
+            def __init__(self):
+                self.rows = []
+
+            def write(self, text):
+                pass
+
+            def table(self, head, rows):
+                self.rows += rows
+
+        simulator, report = Recorder(), Text()
+        options = argparse.Namespace(alternatives="1,4,6", draft="small")
+        sweep.SECTIONS["k"](simulator, {"own": "own.jsonl"}, options, report)
+        self.assertEqual(simulator.calls, [(method, (f"exit.top={k}",), [f"draft.exit_alternatives={k}"])
+                                           for method in sweep.EXITS for k in (1, 4, 6)])
+        self.assertEqual(report.rows, [[method, "100.0", "100.0", "100.0"] for method in sweep.EXITS])
 
 
 if __name__ == "__main__":
