@@ -15,6 +15,8 @@ M             tokens of a verify batch, the target's own included, batches witho
               batch nor its token
 alpha         accepted tokens over verified candidates; of targets that draft for themselves over drafted tokens. A window's
               rows and branches count as candidates
+first_accepted  share of the drafts whose first token was accepted: the accuracy that `paceline simulate --acceptance` and
+              projections.py want
 forwards      of the target, for each token, with those of the prompts
 layer_rows    layers that rows went through, for each token, without prompts: (candidates + batches) x layers of the target
               + rows of the draft x its layers; of targets that draft for themselves their own account of it. Rows that
@@ -49,8 +51,9 @@ import prompt_sets
 from cache_folder import DEMO_MODEL
 from methods import ROOT, check, listed_methods, rate, spread
 
-COLUMNS = ["set", "sampling", "row", "account", "M", "alpha", "forwards", "layer_rows", "draft_layers", "part", "part_mb",
-           "minutes", "tokens_per_s", "times_plain", "simulated", "equal", "paper", "paper_source"]
+COLUMNS = ["set", "sampling", "row", "account", "M", "alpha", "first_accepted", "forwards", "layer_rows",
+           "draft_layers", "part", "part_mb", "minutes", "tokens_per_s", "times_plain", "simulated", "equal", "paper",
+           "paper_source"]
 SHORTEST_PROMPT = 20  # characters: shorter ones may be in a text by chance
 
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 from paceline_cli import BINARY, CliTest, ROOT, demo_model, needs_demo_model
 
@@ -12,6 +13,8 @@ sys.path.insert(0, str(ROOT / "bench"))
 import draft_sources_account as account  # noqa: E402: by the line above
 import draft_sources_rows as rows  # noqa: E402
 import prompt_sets  # noqa: E402
+import self_speculation_cases as cases  # noqa: E402
+import self_speculation_studies as studies  # noqa: E402
 import sweep  # noqa: E402
 
 PROMPT = "Write the words one, two, three, four ten times, separated by commas."
@@ -157,6 +160,57 @@ class Sweep(unittest.TestCase):
         self.assertEqual(simulator.calls, [(method, (f"exit.top={k}",), [f"draft.exit_alternatives={k}"])
                                            for method in sweep.EXITS for k in (1, 4, 6)])
         self.assertEqual(report.rows, [[method, "100.0", "100.0", "100.0"] for method in sweep.EXITS])
+
+
+class Studies(CliTest):
+    @needs_demo_model
+    def test_a_stream_of_tasks_has_a_row_for_each_place_of_each_method(self):
+        costs, out, name = self.folder / "costs.tsv", self.folder / "stream.tsv", f"{Path(demo_model()).stem}:auto"
+        rows = [("hop", "-", 0, 1, 0), ("layers", name, 1, 1, 256), ("layers", name, 30, 1, 256),
+                ("layers", name, 30, 32, 256), ("head", name, 0, 1, 0)]
+        costs.write_text("stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds\n" + "".join(
+            "\t".join(map(str, row)) + f"\t{int(row[0] != 'hop')}\t0\t0.001\n" for row in rows))
+        words = []
+        for task in ("first", "second"):
+            file = self.folder / f"{task}.jsonl"
+            file.write_text("".join(json.dumps({"prompt": f"{PROMPT} {task} {i}"}) + "\n" for i in range(2)))
+            words += ["--prompts", str(file)]
+        command = [str(ROOT / "bench/self_speculation.py"), "stream", "--quick", "-n", "8", "--no-own", "--costs", str(costs),
+                   "--out", str(out), "--paceline", BINARY, "--model", demo_model(), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t") for line in out.read_text().splitlines()]
+        self.assertEqual(lines[0], studies.STREAM_COLUMNS)
+        self.assertEqual([line[:3] for line in lines[1:]],
+                         [[row, place, task] for row in ("Self-SD, the first set's", "SWIFT, no tree", "SWIFT")
+                          for place, task in (("1", "first"), ("2", "second"))])
+        for line in lines[1:]:
+            self.assertGreaterEqual(float(line[3]), 1.0, line)
+            self.assertEqual(line[-1], "yes", line)
+
+    def test_figures_of_some_answers_are_those_of_their_own_tokens(self):
+        plain = [{"ids": [1, 2, 3, 4, 5], "tokens": 5, "tokens_per_second": 10.0}]
+        answer = {"ids": [1, 2, 3, 4, 5], "tokens": 5, "batches": 3, "proposed": 4, "accepted": 2, "tokens_per_second": 20.0}
+        self.assertEqual(studies.of_prompts([answer], plain), ["2.000", "0.500", "2.000", "yes"])
+        other = {**answer, "ids": [1, 2, 3, 4, 6], "proposed": 0}
+        self.assertEqual(studies.of_prompts([other], plain), ["2.000", "-", "2.000", "NO"])
+
+    @needs_demo_model
+    def test_adadecode_with_other_exits_is_a_configuration_of_the_program(self):
+        for exits in ((10,), (10, 15, 23)):
+            file = self.folder / f"exits-{len(exits)}.toml"
+            file.write_text(studies.adadecode_config(exits))
+            done = subprocess.run([BINARY, "run", "--config", str(file), "--print-config"], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count("[[stage]]"), len(exits) + 1)
+            self.assertEqual(done.stdout.count("exit = true"), len(exits))
+            self.assertIn("gate = 0.75", done.stdout)
+
+    def test_the_gate_is_swept_from_0_to_1_and_heads_of_ones_own_are_rows(self):
+        rows = cases.adadecode({"specialist": "maths.safetensors"})
+        self.assertEqual([row[3]["exit.gate"] for row in rows if row[0] == "figure-5"], [gate / 10 for gate in range(11)])
+        self.assertIn(("table-3", "heads specialist", cases.ADADECODE_EXITS, {"exit.part": "maths.safetensors"}), rows)
 
 
 if __name__ == "__main__":
