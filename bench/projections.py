@@ -193,6 +193,9 @@ def project(options, folder):
                 costs.write_text(cost_table(target, [target, draft, one_layer(target)], options.card, link))
             plain = projector.rate(pair, "plain", "autoregressive-segments", holds, 1, 0, (0.5, 0.5), costs)
             for name, method, segments, batches, drafts in rows_of(pair):
+                if name in SETTINGS and one_layer(target) not in costs.read_text():
+                    print(f"{name} is left out: {costs} has no record of {one_layer(target)}", file=sys.stderr)
+                    continue
                 for acceptance in options.acceptance:
                     accuracy = (acceptance, options.exit_accuracy)
                     rate = projector.rate(pair, name, method, segments, batches, drafts, accuracy, costs)
