@@ -10,7 +10,7 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
-constexpr std::size_t kEnoughText = 16;  // tokens after an unknown one that make a context again
+constexpr std::size_t kEnoughText = 16;   // tokens after an unknown one that make a context again
 constexpr Position kUnknownRowsMax = 64;  // without a feature, read before the first candidate
 static_assert(kUnknownRowsMax >= kEnoughText);
 

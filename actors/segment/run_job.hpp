@@ -20,9 +20,9 @@ namespace paceline {
 
 struct RunJob {
     LayerJob& layers;
-    VerifyJob* verify = nullptr;   // of the last segment
-    ExitInside* inside = nullptr;  // of an exit that evaluates rows inside the run
-    bool states_read = false;      // the hidden states are read by a role, in the job or after it
+    VerifyJob* verify = nullptr;     // of the last segment
+    ExitInside* inside = nullptr;    // of an exit that evaluates rows inside the run
+    bool states_read = false;        // the hidden states are read by a role, in the job or after it
     ExitAdapter* adapter = nullptr;  // of a target that drafts for itself
 
     [[nodiscard]] JobOutcome run() const {

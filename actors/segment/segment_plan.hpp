@@ -8,8 +8,8 @@
 #include "actors/decoding/retained_states.hpp"
 #include "actors/segment/batch_scheduler.hpp"
 #include "actors/segment/exit_options.hpp"
-#include "actors/segment/feature_sender.hpp"
-#include "actors/segment/residual_tap.hpp"
+#include "actors/segment/states/feature_sender.hpp"
+#include "actors/segment/states/residual_tap.hpp"
 #include "actors/segment/verifier.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 

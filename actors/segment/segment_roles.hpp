@@ -18,12 +18,12 @@
 #include "actors/decoding/retained_states.hpp"
 #include "actors/segment/dispatcher.hpp"
 #include "actors/segment/early_verify.hpp"
-#include "actors/segment/feature_sender.hpp"
 #include "actors/segment/final_verify.hpp"
-#include "actors/segment/residual_tap.hpp"
 #include "actors/segment/segment_host.hpp"
 #include "actors/segment/segment_plan.hpp"
 #include "actors/segment/segment_run.hpp"
+#include "actors/segment/states/feature_sender.hpp"
+#include "actors/segment/states/residual_tap.hpp"
 #include "actors/self_draft/self_draft.hpp"
 
 namespace paceline {

@@ -207,7 +207,7 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
     for (const char* key : {"adaptive", "thompson"}) {
         const bool is_set =
             key == std::string_view{"adaptive"} ? draft.growth.adaptive : draft.growth.thompson;
-        if (is_set && !draft.computes())
+        if (is_set)
             return table.error(key, "is for candidates that are right or not, this is " + source);
     }
     if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)

@@ -87,11 +87,11 @@ EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim) {
 }
 
 EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::size_t states) {
-    return {.from = verifier,
-            .to = draft,
-            .tensor_slots = kBatchPartsMax,
-            .tensor_bytes =
-                (kGammaMax + 1) * states * static_cast<std::size_t>(dim) * sizeof(float)};
+    return {
+        .from = verifier,
+        .to = draft,
+        .tensor_slots = kBatchPartsMax,
+        .tensor_bytes = (kGammaMax + 1) * states * static_cast<std::size_t>(dim) * sizeof(float)};
 }
 
 std::vector<EdgeSpec> edges_of(const Placement& placement,

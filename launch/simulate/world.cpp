@@ -153,8 +153,7 @@ Result<Parts> make_parts(const ModelFile& file,
         const Result<DraftBackend> draft = plan_draft_backend(
             *config.draft, pipeline.parts.files, file, cpu_options(model, threads, kv_slots));
         if (!draft) return draft.error();
-        if (parts.placement.correct())
-            sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
+        if (parts.placement.correct()) sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
         const std::optional<EagleSpec>& eagle = draft.value().options.eagle;
         if (eagle) sizes.feature_states = eagle->states();
     }

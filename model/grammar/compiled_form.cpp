@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <fmt/format.h>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <zstd.h>
@@ -11,6 +12,20 @@ namespace {
 
 constexpr std::string_view kBegin = "paceline-grammar";
 constexpr int kLevel = 3;  // 30 ms for 4 MB; 1 leaves four times as much
+
+std::optional<std::string> compressed(const std::string& text) {
+    const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context{ZSTD_createCCtx(),
+                                                                       &ZSTD_freeCCtx};
+    if (context == nullptr) return std::nullopt;
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, kLevel);
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+    std::string frame(ZSTD_compressBound(text.size()), '\0');
+    const std::size_t size =
+        ZSTD_compress2(context.get(), frame.data(), frame.size(), text.data(), text.size());
+    if (ZSTD_isError(size) != 0) return std::nullopt;
+    frame.resize(size);
+    return frame;
+}
 
 std::optional<std::string> decompressed(std::string_view frame) {
     const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
@@ -28,15 +43,12 @@ Result<std::string> write_form(const CompiledForm& form) {
     if (text.size() > kLibraryFormMax)
         return Error{Errc::BadArgument,
                      fmt::format("{} bytes, at most {} are allowed", text.size(), kLibraryFormMax)};
-    std::string frame(ZSTD_compressBound(text.size()), '\0');
-    const std::size_t size =
-        ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), kLevel);
-    if (ZSTD_isError(size) != 0) return Error{Errc::OutOfMemory, ZSTD_getErrorName(size)};
-    frame.resize(size);
+    const std::optional<std::string> frame = compressed(text);
+    if (!frame) return Error{Errc::OutOfMemory, "there is no memory to compress it"};
     std::string bytes{kBegin};
     for (const TokenId token : form.named) bytes += ' ' + std::to_string(token);
     bytes += '\n';
-    return bytes + frame;
+    return bytes + *frame;
 }
 
 Result<CompiledForm> read_form(std::string_view bytes) {

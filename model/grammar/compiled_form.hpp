@@ -1,5 +1,5 @@
 // The bytes of a compiled grammar: a line with the control tokens that it names, then the library's
-// own form, compressed (a Zstandard frame that says the size of its content).
+// own form, compressed (a Zstandard frame with the size of its content and a checksum).
 //
 //     paceline-grammar 2 5 9\n<frame of {"grammar": ...>
 //
@@ -19,8 +19,9 @@
 
 namespace paceline {
 
-/// The largest form of the library, in bytes: read in about 20 ns a byte, kept in about as many.
-inline constexpr std::size_t kLibraryFormMax = std::size_t{64} << 20;
+/// The largest form of the library, in bytes. Reading one takes about 20 ns a byte, in the job that
+/// draws the first token of an answer.
+inline constexpr std::size_t kLibraryFormMax = std::size_t{16} << 20;
 
 struct CompiledForm {
     std::vector<TokenId> named;  // ascending

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
 from paceline_cli import BINARY, CliTest, ROOT, demo_model, needs_demo_model
 
@@ -163,31 +162,6 @@ class Sweep(unittest.TestCase):
 
 
 class Studies(CliTest):
-    @needs_demo_model
-    def test_a_stream_of_tasks_has_a_row_for_each_place_of_each_method(self):
-        costs, out, name = self.folder / "costs.tsv", self.folder / "stream.tsv", f"{Path(demo_model()).stem}:auto"
-        rows = [("hop", "-", 0, 1, 0), ("layers", name, 1, 1, 256), ("layers", name, 30, 1, 256),
-                ("layers", name, 30, 32, 256), ("head", name, 0, 1, 0)]
-        costs.write_text("stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds\n" + "".join(
-            "\t".join(map(str, row)) + f"\t{int(row[0] != 'hop')}\t0\t0.001\n" for row in rows))
-        words = []
-        for task in ("first", "second"):
-            file = self.folder / f"{task}.jsonl"
-            file.write_text("".join(json.dumps({"prompt": f"{PROMPT} {task} {i}"}) + "\n" for i in range(2)))
-            words += ["--prompts", str(file)]
-        command = [str(ROOT / "bench/self_speculation.py"), "stream", "--quick", "-n", "8", "--no-own", "--costs", str(costs),
-                   "--out", str(out), "--paceline", BINARY, "--model", demo_model(), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        lines = [line.split("\t") for line in out.read_text().splitlines()]
-        self.assertEqual(lines[0], studies.STREAM_COLUMNS)
-        self.assertEqual([line[:3] for line in lines[1:]],
-                         [[row, place, task] for row in ("Self-SD, the first set's", "SWIFT, no tree", "SWIFT")
-                          for place, task in (("1", "first"), ("2", "second"))])
-        for line in lines[1:]:
-            self.assertGreaterEqual(float(line[3]), 1.0, line)
-            self.assertEqual(line[-1], "yes", line)
-
     def test_figures_of_some_answers_are_those_of_their_own_tokens(self):
         plain = [{"ids": [1, 2, 3, 4, 5], "tokens": 5, "tokens_per_second": 10.0}]
         answer = {"ids": [1, 2, 3, 4, 5], "tokens": 5, "batches": 3, "proposed": 4, "accepted": 2, "tokens_per_second": 20.0}

@@ -115,8 +115,9 @@ class Parts(CliTest):
 
     def test_medusa_verifies_the_tree_of_its_part_and_survives_kills(self):
         self.put_noise()
-        stderr, _, stats = self.run_with("--method", "medusa", "-n", "24", "--set", "schedule.controller=off",
-                                         "--set", "exit.always_on=true", "--parts", str(self.parts))
+        path = self.folder / "medusa.toml"
+        path.write_text('extends = "medusa"\n[schedule]\ncontroller = "off"\n[exit]\nalways_on = true\n')
+        stderr, _, stats = self.run_with("--config", str(path), "-n", "24", "--parts", str(self.parts))
         nodes = len(part_files.MEDUSA_TREE.split())
         self.assertIn(f"trained look-ahead heads: 5 with a tree of {nodes}, ", stderr)
         figures = stats["pipeline"]
@@ -143,8 +144,10 @@ class Parts(CliTest):
             stderr = self.refused(2, method=name)
             self.assertIn("is not offered", stderr)
             self.assertIn("the text changes", stderr)
-        stderr = self.refused(2, "--set", "acceptance.rule=typical", method="medusa")
-        self.assertIn("typical acceptance changes the text", stderr)
+        path = self.folder / "typical.toml"
+        path.write_text('extends = "medusa"\n[acceptance]\nrule = "typical"\n')
+        done = self.run_fails(2, "run", "-m", self.model, "--config", str(path), "-p", "x")
+        self.assertIn("typical acceptance changes the text", done)
 
     def test_without_parts_the_program_says_what_stands_in(self):
         self.put_noise()

@@ -246,12 +246,13 @@ class EndToEnd(unittest.TestCase):
     @torch.no_grad()
     def test_a_trained_residual_head_is_right_as_often_as_in_pytorch(self):
         wanted = self.ahead_share(self.trained("medusa")["ahead_1.transform"])
-        # The target's own head says the next token, not the one behind it.
-        self.assertGreater(wanted, self.ahead_share(torch.zeros(self.dim, self.dim)) + 0.05)
+        # The target's own head, W = 0, is right at other places: so the program's W is this one.
+        own = self.ahead_share(torch.zeros(self.dim, self.dim))
+        self.assertGreater(abs(wanted - own), 0.06)
         figures = self.check("parts", "--config", self.config(AHEAD))
         self.assertGreater(figures["candidates"], 10 * ANSWERS)
         found = figures["accepted_tokens"] / figures["candidates"]
-        self.assertAlmostEqual(found, wanted, delta=0.05)
+        self.assertAlmostEqual(found, wanted, delta=0.03)
 
     @property
     def dim(self) -> int:

@@ -76,9 +76,23 @@ Json constant(const std::string& text) {
     return {{"type", "const_string"}, {"value", text}};
 }
 
+/// xgrammar 0.2.8 takes an array without `items` for an empty one where values are in tags.
+/// Recursion is as deep as the body was allowed to be.
+void name_items(Json& schema) {
+    if (!schema.is_structured()) return;
+    if (const auto type = schema.is_object() ? schema.find("type") : schema.end();
+        type != schema.end() && *type == "array" && !schema.contains("prefixItems") &&
+        !schema.contains("items"))
+        schema["items"] = true;
+    for (const auto& [key, value] : schema.items()) {
+        if (key != "enum" && key != "const") name_items(value);
+    }
+}
+
 Json schema_of(const ToolFunction& function, const std::string& style = {}) {
     Json schema = Json::object({{"type", "object"}});
     if (!function.parameters.empty()) schema = Json::parse(function.parameters);
+    if (!style.empty()) name_items(schema);
     Json content{{"type", "json_schema"},
                  {"json_schema", std::move(schema)},
                  {"max_whitespace_cnt", kBlanksMax}};

@@ -162,7 +162,7 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     refused(verdict, "count = 34");
     verdict.count = 1;
     verdict.finish = FinishReason::StopString;  // nothing that a target can know
-    refused(verdict, "finish = 5");
+    refused(verdict, "finish = 6");
     verdict.finish = FinishReason::None;
     verdict.batch_rows = kVerifyRowsMax + 1;
     refused(verdict, "batch_rows = 65");

@@ -58,7 +58,7 @@ TEST_CASE("a form over the limit is not written, and a frame that says so is not
     CHECK_FALSE(read_form("paceline-grammar\n" + frame).ok());
 }
 
-TEST_CASE("a frame that is cut, longer or changed is refused, or is another text") {
+TEST_CASE("a frame that is cut, longer or changed is refused") {
     const std::string bytes = written({{3}, R"({"a":1,"b":[2,3,4,5,6,7,8,9]})"});
     for (std::size_t size = bytes.find('\n'); size < bytes.size(); ++size)
         CHECK_FALSE(read_form(std::string_view{bytes}.substr(0, size)).ok());
@@ -66,8 +66,7 @@ TEST_CASE("a frame that is cut, longer or changed is refused, or is another text
     for (std::size_t at = bytes.find('\n') + 1; at < bytes.size(); ++at) {
         std::string changed = bytes;
         changed[at] = static_cast<char>(changed[at] ^ 0x41);
-        const Result<CompiledForm> read = read_form(changed);
-        if (read.ok()) CHECK(read.value().library.size() <= kLibraryFormMax);
+        CHECK_FALSE(read_form(changed).ok());
     }
 }
 

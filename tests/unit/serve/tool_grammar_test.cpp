@@ -185,6 +185,19 @@ TEST_CASE("tool grammar: calls with tags around their values, required and in fr
     CHECK(read(format, call) == R"(||f{"a": "{\"1\"\n", "b": "x"})");
 }
 
+TEST_CASE("tool grammar: an array between tags may have items where its schema names none" *
+          doctest::skip(!has_grammars())) {
+    const ToolRequest lists{
+        .functions = {{"f", R"({"type":"object","properties":{"a":{"type":"array"},)"
+                            R"("b":{"type":"array","items":{"type":"array"}}},)"
+                            R"("required":["a","b"]})"}},
+        .choice = ToolChoice::Required};
+    const std::string call =
+        "<tool_call>\n<function=f>\n<parameter=a>\n[1, \"x\"]\n</parameter>\n<parameter=b>\n"
+        "[[2], []]\n</parameter>\n</function>\n</tool_call>";
+    CHECK(taken(tool_grammar(of(ToolFormat::Xml), lists, false), call) == call.size() + 1);
+}
+
 TEST_CASE("parameter texts: strings by a schema, and those among them with blanks around") {
     const ToolFunction function{
         "f", R"({"type":"object","properties":{"a":{"type":"string"},)"

@@ -1,4 +1,4 @@
-#include "actors/segment/feature_sender.hpp"
+#include "actors/segment/states/feature_sender.hpp"
 
 #include <algorithm>
 #include <utility>
