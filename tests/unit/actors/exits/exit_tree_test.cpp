@@ -194,30 +194,3 @@ TEST_CASE("heads that are right with a fixed tree commit several tokens a verdic
     }
     CHECK(verdicts[true] < verdicts[false]);
 }
-
-TEST_CASE("an exit with a fixed tree that is always wrong rests") {
-    std::map<bool, std::uint64_t> rows;  // always on?
-    for (const bool always_on : {false, true}) {
-        for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-            CAPTURE(seed);
-            Request request = small_request(seed);
-            request.max_tokens = 200;
-            request.context = 400;
-            const Oracle oracle = plain_answer(request);
-            PipelineOptions options{.segments = 2, .seed = seed, .exit_at = 2};
-            // First choices alone: the second one of a toy's head is often right.
-            options.exit = {.ahead = heads_of(2), .ahead_tree = toy_ahead_tree(2, 1)};
-            options.exit.always_on = always_on;
-            options.candidate_right = 0.0;
-            options.dispatch.start = StartRule::AtOnce;
-            options.dispatch.controller = Controller::On;
-            Pipeline pipeline{options, request, oracle};
-            pipeline.open_and_begin(kOne, request);
-            pipeline.run_until_finished();
-            const auto answer = pipeline.conductor.log.answer(kOne);
-            CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
-            rows[always_on] += pipeline.world.counted(segment_id(2), counters::kExitRows);
-        }
-    }
-    CHECK(rows[false] < rows[true]);
-}
