@@ -32,7 +32,7 @@ void SegmentRunner::cancel_if_stale() {
 }
 
 void SegmentRunner::cancel() {
-    if (running_) running_->job.cancel.cancel();
+    if (running_ && running_->may_be_cut()) running_->job.cancel.cancel();
 }
 
 void SegmentRunner::forget_tensors() {
