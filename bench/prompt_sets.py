@@ -15,7 +15,7 @@ MT_BENCH_CATEGORIES = ("writing", "roleplay", "reasoning", "math", "coding", "ex
 STORY_PARTS = (
     ("a small dog named Max", "a girl named Lily", "an old fox", "a boy who cannot sleep", "two sisters", "a red train"),
     ("in a garden", "by the sea", "in a snowy forest", "at the market", "in a quiet town"),
-    ("finds a lost key", "wants to help a friend", "hears a strange sound", "makes a mistake and says sorry"),
+    ("finds a lost key", "wants to help a friend", "finds a strange stone", "makes a mistake and says sorry"),
     ("being brave", "sharing", "telling the truth", "being patient"))
 
 

@@ -131,8 +131,8 @@ void EagleBackend::join_given() {
 /// A row runs after those rows of the call that it sees, and after the one before it is complete
 /// if its feature is that row's output.
 void EagleBackend::plan(std::span<const Row> rows) {
-    waves_ = rows.empty() ? 0 : 1;
-    wave_of_.assign(rows.size(), 0);
+    steps_ = rows.empty() ? 0 : 1;
+    step_of_.assign(rows.size(), 0);
     for (std::size_t r = 0; r < rows.size(); ++r) {
         const Row& row = rows[r];
         PACE_CHECK(row.first == 0 && row.last == 2 * last_layer() && row.mask == nullptr,
@@ -142,10 +142,10 @@ void EagleBackend::plan(std::span<const Row> rows) {
             const KvSlot before = row.key_slot(row.position - 1);
             const int writer = written_[static_cast<std::size_t>(before)];
             if (writer >= 0)
-                wave_of_[r] = wave_of_[static_cast<std::size_t>(writer)] + (given(before) ? 0 : 1);
+                step_of_[r] = step_of_[static_cast<std::size_t>(writer)] + (given(before) ? 0 : 1);
         }
         written_[static_cast<std::size_t>(row.slot)] = static_cast<int>(r);
-        waves_ = std::max(waves_, wave_of_[r] + 1);
+        steps_ = std::max(steps_, step_of_[r] + 1);
     }
     for (const Row& row : rows) written_[static_cast<std::size_t>(row.slot)] = -1;
 }
@@ -173,14 +173,14 @@ void EagleBackend::fuse(std::span<const Row> rows,
     }
 }
 
-RunOutcome EagleBackend::run_wave(std::span<const Row> rows,
-                                  int wave,
+RunOutcome EagleBackend::run_step(std::span<const Row> rows,
+                                  int step,
                                   std::span<float> hidden,
                                   const CancelToken* cancel) {
     chosen_.clear();
     chosen_at_.clear();
     for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (wave_of_[r] != wave) continue;
+        if (step_of_[r] != step) continue;
         chosen_.push_back(rows[r]);
         chosen_.back().given = false;
         chosen_.back().last = 0;
@@ -215,8 +215,8 @@ RunOutcome EagleBackend::run_layers(std::span<const Row> rows,
     PACE_CHECK(cancel == nullptr || cancel->rows() == nullptr, "rows of a draft get stale at once");
     join_given();
     plan(rows);
-    for (int wave = 0; wave < waves_; ++wave) {
-        if (run_wave(rows, wave, states, cancel) == RunOutcome::Cancelled)
+    for (int step = 0; step < steps_; ++step) {
+        if (run_step(rows, step, states, cancel) == RunOutcome::Cancelled)
             return RunOutcome::Cancelled;
     }
     return RunOutcome::Done;

@@ -7,8 +7,8 @@
 //                        └──── of slot i, unless the target's was given <───────┘
 //
 // A row needs the feature of the row before it on its path, which the same call may compute: rows
-// run in waves, each after the rows that it waits for. Rows whose features are all given (a text
-// with the target's states) are one wave; a text of n tokens without them takes n.
+// run in steps, each after the rows that it waits for. Rows whose features are all given (a text
+// with the target's states) are one step; a text of n tokens without them takes n.
 // The bits of a row depend on its path, on the features that were given, and on nothing else.
 //
 // Owns the layer's backend, on the host, and a feature for each of its KV slots. F and J are
@@ -74,15 +74,15 @@ public:
     [[nodiscard]] bool given(KvSlot slot) const override;
     [[nodiscard]] std::span<const float> feature(KvSlot slot) override;
 
-    /// Waves of the last call.
-    [[nodiscard]] int waves() const { return waves_; }
+    /// Steps of the last call.
+    [[nodiscard]] int steps() const { return steps_; }
 
 private:
     [[nodiscard]] std::span<float> place(KvSlot slot);
     void join_given();
     void plan(std::span<const Row> rows);
-    RunOutcome run_wave(std::span<const Row> rows,
-                        int wave,
+    RunOutcome run_step(std::span<const Row> rows,
+                        int step,
                         std::span<float> hidden,
                         const CancelToken* cancel);
     void fuse(std::span<const Row> rows, std::span<const float> embedded, std::span<float> out);
@@ -94,9 +94,9 @@ private:
     std::vector<std::uint8_t> given_;                              // by slot
     std::vector<std::pair<KvSlot, std::vector<float>>> unjoined_;  // given since the last call
     // Of one call.
-    std::vector<int> wave_of_;  // by row
+    std::vector<int> step_of_;  // by row
     std::vector<int> written_;  // by slot: the row of the call that writes it, or -1
-    int waves_ = 0;
+    int steps_ = 0;
     std::vector<float> embedded_, fused_;
     std::vector<Row> chosen_;
     std::vector<std::size_t> chosen_at_;

@@ -1,8 +1,8 @@
-// An EAGLE draft (model/eagle_spec.hpp) position by position, in plain loops: the twin of
+// An EAGLE draft (model/eagle_spec.hpp) position by position, in plain loops: the reference of
 // model/eagle for tests.
 //
 // The decoder layer is a ReferenceBackend's; F and J are reference::matmul. One row runs at a time,
-// position p in KV slot p, so nothing is said of waves, trees or slots here.
+// position p in KV slot p, so nothing is said of steps, trees or slots here.
 #pragma once
 
 #include <span>

@@ -98,7 +98,7 @@ class PromptSets(CliTest):
         return str(file)
 
     def test_spec_bench_is_a_set_for_each_task_and_mt_benchs_categories_are_one(self):
-        # Made up, in the form of the published file: eight categories of ten, five tasks of 80.
+        # Invented questions in the form of the published file: eight categories of ten, five tasks of 80.
         categories = [name for name in prompt_sets.MT_BENCH_CATEGORIES for _ in range(10)]
         categories += [name for name in prompt_sets.SPEC_BENCH_TASKS[1:] for _ in range(80)]
         file = self.questions(*({"question_id": i + 81, "category": name, "turns": [f"{name} {i}", "And then?"]}

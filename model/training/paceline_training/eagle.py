@@ -148,10 +148,7 @@ class EagleTask:
         self.target_norm = target.output_norm.to(self.device)
 
     def describe(self) -> dict:
-        shape = self.shape
-        return {"part": "eagle", "layers": 1, "dim": shape.dim, "heads": shape.heads,
-                "kv_heads": shape.kv_heads, "head_dim": shape.head_dim, "ffn_dim": shape.ffn_dim,
-                "rope_dims": shape.rope_dims, "feature_layers": self.layers,
+        return {"part": "eagle", "layers": 1, **self.shape.described(), "feature_layers": self.layers,
                 "unroll": self.options.unroll, "tokens": self.short.tokens.tolist()}
 
     def _outputs(self, batch: Batch, steps: int) -> list[torch.Tensor]:

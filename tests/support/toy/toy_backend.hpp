@@ -130,7 +130,7 @@ public:
                 if (watch == nullptr || !watch->stale(i)) continue;
                 store(hidden, i, mix(0xdead, i));
                 ++rows_stale;
-                // The adapter is given it all the same, and nobody sees its key.
+                // The adapter is given it all the same, and its key is not read.
                 if (rows[i].first < rows[i].last && rows[i].last == 2 * adapter_after)
                     remember(rows[i], hidden, i);
             }

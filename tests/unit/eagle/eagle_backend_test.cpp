@@ -1,4 +1,4 @@
-// EagleBackend: the formulas against a plain twin, waves, trees, and what a slot's feature is.
+// EagleBackend: the formulas against a plain reference, steps, trees, and what a slot's feature is.
 #include <memory>
 #include <random>
 #include <vector>
@@ -30,7 +30,8 @@ std::vector<float> row_of(const std::vector<float>& states, std::size_t row, int
 
 }  // namespace
 
-TEST_CASE("an EAGLE draft agrees with its plain twin, with all, some and none of the features") {
+TEST_CASE(
+    "an EAGLE draft agrees with its plain reference, with all, some and none of the features") {
     for (const std::vector<int>& layers : {std::vector<int>{}, {1, 2}}) {
         const EagleFixture eagle{"llama-f32", layers};
         std::mt19937 random{11};
@@ -46,9 +47,9 @@ TEST_CASE("an EAGLE draft agrees with its plain twin, with all, some and none of
             give(*backend, slots, states, tokens.size());
             const std::vector<float> got = states_of(*backend, text_rows(*backend, tokens, slots));
             CHECK(worst_error(got, want) < 5e-4);
-            CHECK((backend->waves() == 1) == (one_in == 1));
-            CHECK((backend->waves() == 40) == (one_in == 0));
-            // The features make a difference: a twin that knows none of them says something else.
+            CHECK((backend->steps() == 1) == (one_in == 1));
+            CHECK((backend->steps() == 40) == (one_in == 0));
+            // The features make a difference: a reference without them says something else.
             const std::vector<float> without = eagle.plain(tokens, {});
             CHECK((worst_error(without, want) > 1e-2) == (one_in != 0));
         }
@@ -67,8 +68,8 @@ TEST_CASE("rows of an EAGLE draft have the same bits in one call and in calls of
         const auto whole = eagle.backend({.threads = 2});
         give(*whole, slots, states, tokens.size());
         const std::vector<float> want = states_of(*whole, text_rows(*whole, tokens, slots));
-        CHECK(whole->waves() > 10);
-        CHECK(whole->waves() < 60);
+        CHECK(whole->steps() > 10);
+        CHECK(whole->steps() < 60);
         for (const std::size_t at_once : {1U, 7U, 33U}) {
             CAPTURE(at_once);
             const auto backend = eagle.backend({.rows_max = 16});
@@ -110,7 +111,7 @@ TEST_CASE("in a tree each row reads the output of the row before it on its path"
                         .last = 2});
     }
     const std::vector<float> got = states_of(*tree, rows);
-    CHECK(tree->waves() == 2);
+    CHECK(tree->steps() == 2);
     const std::vector<std::vector<std::size_t>> along{{0}, {1}, {1, 2}, {1, 3}};
     for (std::size_t i = 0; i < along.size(); ++i) {
         CAPTURE(i);
@@ -148,7 +149,7 @@ TEST_CASE("a slot's feature is the bits that were given, until the slot gets ano
     CHECK_FALSE(same_bits(row_of(again, 2, dim), row_of(outputs, 2, dim)));  // this one does
 }
 
-TEST_CASE("a cancelled call of an EAGLE draft ends between two waves") {
+TEST_CASE("a cancelled call of an EAGLE draft ends between two steps") {
     const EagleFixture eagle{"llama-f32"};
     const std::vector<TokenId> tokens{1, 2, 3};
     const std::vector<KvSlot> slots = home_slots(tokens.size());

@@ -1,5 +1,5 @@
 // An EAGLE draft of a fixture's last layer for tests: its part as a file, the backend on the CPU's
-// kernels, and what its plain twin makes of a text.
+// kernels, and what its plain reference makes of a text.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,7 @@ struct EagleFixture {
         return std::make_unique<EagleBackend>(std::move(layer).value(), part.spec);
     }
 
-    /// Outputs [tokens, dim] of the twin.
+    /// Outputs [tokens, dim] of the reference.
     [[nodiscard]] std::vector<float> plain(const std::vector<TokenId>& tokens,
                                            const std::vector<std::vector<float>>& states) const {
         ReferenceBackend layer{part.file, {.kv_slots = static_cast<std::int32_t>(tokens.size())}};

@@ -87,7 +87,7 @@ TEST_CASE("the method medusa has the heads and the tree of its part") {
         target);
     CHECK(product.options->ahead_tree.empty());
     CHECK(product.heads[1].block == HeadBlock::Residual);
-    // Heads that the part has not are not made up: the tree has no node of them.
+    // The part has fewer heads than are asked for: the tree has no node of the others.
     medusa_of(target, 3, kTokens, "0 0.0 0.0.0").write(folder.path() / "medusa.safetensors");
     const ResolvedConfig three = resolved(method_config("medusa").value(), folder, target).value();
     CHECK(heads_at_end(three, target).heads.size() == 3);
