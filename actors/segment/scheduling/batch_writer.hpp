@@ -1,10 +1,10 @@
-// BatchWriter: writes the rows that were granted to requests as the parts of one batch, in the order
-// in which the requests are added.
+// BatchWriter: writes the rows that were granted to requests as the parts of one batch, in the
+// order in which the requests are added.
 //
 // Each row gets a KV slot, each node of a verify part its place in the target (TokenTree::send()),
-// and what its request keeps (SchedulerEntry) follows. A candidate without a slot waits, and what is
-// below it. A request without any slot is blocked until pages become free (RequestPages::block());
-// one without rows is `passed`, and comes earlier in the next batch.
+// and what its request keeps (SchedulerEntry) follows. A candidate without a slot waits, and what
+// is below it. A request without any slot is blocked until pages become free
+// (RequestPages::block()); one without rows is `passed`, and comes earlier in the next batch.
 // Borrows the pages. Made for one batch; not thread-safe.
 #pragma once
 
@@ -30,8 +30,8 @@ struct BatchPlace {
 
 struct WrittenBatch {
     msg::Batch batch{};
-    std::vector<Outcome> resolved = {};   // the open outcomes of roots that it takes
-    std::uint64_t waits_expired = 0;      // parts that start because a wait for the draft timed out
+    std::vector<Outcome> resolved = {};  // the open outcomes of roots that it takes
+    std::uint64_t waits_expired = 0;     // parts that start because a wait for the draft timed out
 };
 
 class BatchWriter {

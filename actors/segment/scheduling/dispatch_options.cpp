@@ -5,7 +5,7 @@
 namespace paceline {
 namespace {
 
-Status check_dispatch(const char* field, std::uint32_t value, std::uint32_t low, std::uint32_t high) {
+Status check_limit(const char* field, std::uint32_t value, std::uint32_t low, std::uint32_t high) {
     if (value >= low && value <= high) return {};
     return Error{Errc::BadArgument,
                  fmt::format("dispatch: {} = {}, must be {} .. {}", field, value, low, high)};
@@ -14,17 +14,17 @@ Status check_dispatch(const char* field, std::uint32_t value, std::uint32_t low,
 }  // namespace
 
 Status validate(const DispatchOptions& options) {
-    if (Status rows = check_dispatch("rows_max", options.rows_max, 1, kVerifyRowsMax); !rows)
+    if (Status rows = check_limit("rows_max", options.rows_max, 1, kVerifyRowsMax); !rows)
         return rows;
     if (Status batches =
-            check_dispatch("batches_in_flight_max", options.batches_in_flight_max, 1, kSegmentsMax);
+            check_limit("batches_in_flight_max", options.batches_in_flight_max, 1, kSegmentsMax);
         !batches) {
         return batches;
     }
-    if (Status rows = check_dispatch("prefill_rows", options.prefill_rows, 1, kBatchRowsMax); !rows) {
+    if (Status rows = check_limit("prefill_rows", options.prefill_rows, 1, kBatchRowsMax); !rows) {
         return rows;
     }
-    if (Status parts = check_dispatch("requests_max", options.requests_max, 1, kBatchPartsMax);
+    if (Status parts = check_limit("requests_max", options.requests_max, 1, kBatchPartsMax);
         !parts) {
         return parts;
     }

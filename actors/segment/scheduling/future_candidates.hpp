@@ -2,8 +2,8 @@
 // their sender got it first.
 //
 // Of the proposals of each sender the newest is kept; its state is not less than that of an earlier
-// one for the same root. Of the draws the first kDrawsMax are kept, so that later ones cannot decide
-// which of them count. Each is taken once, when the text has its root. Plain data, bounded; not
+// one for the same root. Of the draws the first kDrawsMax are kept, so that later ones cannot
+// decide which of them count. Each is taken once, when the text has its root. Bounded; not
 // thread-safe.
 #pragma once
 

@@ -28,7 +28,7 @@ constexpr auto kComplete = msg::ProposalState::Complete;
 
 }  // namespace
 
-TEST_CASE("sequential: a batch waits until the draft is complete for the root, or the time is over") {
+TEST_CASE("sequential: a batch waits until the draft is complete for the root, or time is over") {
     const RequestState state = waiting_request();
     const DraftWaitRule rule{.start = StartRule::Sequential, .wait = Micros{100}};
     DraftWait wait{rule, state, Micros{1000}};
@@ -48,7 +48,7 @@ TEST_CASE("sequential: a batch waits until the draft is complete for the root, o
     CHECK_FALSE(wait.verify_sent(true, Micros{1080}));
 }
 
-TEST_CASE("a draft that misses several waits in a row is not waited for until it is in time again") {
+TEST_CASE("a draft that misses several waits in a row is not waited for until it is in time") {
     const RequestState state = waiting_request();
     const DraftWaitRule rule{.start = StartRule::Sequential, .wait = Micros{100}};
     DraftWait wait{rule, state, Micros{0}};
@@ -82,7 +82,7 @@ TEST_CASE("a draft that is lost is not waited for") {
     CHECK(wait.halfway(Micros{50}));
 }
 
-TEST_CASE("lockstep: a batch is held until the draft is halfway in its round, or the time is over") {
+TEST_CASE("lockstep: a batch is held until the draft is halfway in its round, or time is over") {
     const RequestState state = waiting_request();
     const DraftWaitRule rule{.start = StartRule::Lockstep, .wait = Micros{100}};
     DraftWait wait{rule, state, Micros{0}};
