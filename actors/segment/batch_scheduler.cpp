@@ -246,10 +246,9 @@ std::optional<msg::Batch> BatchScheduler::next_batch(Micros now) {
 
 msg::Batch BatchScheduler::form(std::span<SchedulableRequest> chosen, Micros now) {
     const auto count = [this](auto holds) {
-        return static_cast<std::size_t>(
-            std::count_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-                return !entry.second.state->over() && holds(entry.second);
-            }));
+        return static_cast<std::size_t>(std::count_if(
+            entries_.begin(), entries_.end(),
+            [&](const auto& entry) { return !entry.second.state->over() && holds(entry.second); }));
     };
     const bool alone = count([](const SchedulerEntry& e) { return !e.in_flight.empty(); }) == 0;
     budget_.share(chosen, now);

@@ -16,8 +16,7 @@ void BatchWriter::add(const SchedulableRequest& chosen) {
         return;
     }
     const auto base = static_cast<Position>(entry.state->slots().size());
-    const bool again =
-        prefills && static_cast<std::size_t>(base) < entry.slots.committed().size();
+    const bool again = prefills && static_cast<std::size_t>(base) < entry.slots.committed().size();
     const std::uint32_t rows = prefills ? add_prefill(entry, chosen.granted) : add_verify(chosen);
     if (rows == 0) return pages_.block(entry, static_cast<std::uint32_t>(place_.running));
     written_.batch.parts.push_back(

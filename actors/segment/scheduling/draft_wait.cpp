@@ -59,8 +59,8 @@ bool DraftWait::waits() const {
     if (!rule_.draft_present || !state_.spec().speculation.on || silent_ >= kSilentWaitsMax)
         return false;
     const bool nothing_comes =
-        rule_.account != nullptr && (rule_.account->allowed() == 0 ||
-                                     (!rule_.draft_is_instant && empty_ >= kEmptyAnswersMax));
+        rule_.account != nullptr &&
+        (rule_.account->allowed() == 0 || (!rule_.draft_is_instant && empty_ >= kEmptyAnswersMax));
     if (nothing_comes) return false;
     const TreeNode& root = state_.tree().root();
     const bool candidate_is_useless = state_.finish_rule().room_at(root.position + 1) <= 1;

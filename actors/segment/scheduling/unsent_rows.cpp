@@ -9,8 +9,7 @@ namespace {
 
 /// Log probability of a path below which no row is sent; of 0: -inf.
 float reach_min_log(const RequestState& state, const DispatchOptions& options) {
-    return std::log(
-        std::max(options.verify_reach_min, state.spec().speculation.verify_reach_min));
+    return std::log(std::max(options.verify_reach_min, state.spec().speculation.verify_reach_min));
 }
 
 RowOrder unsent_trunk(const RequestState& state, const DispatchOptions& options) {

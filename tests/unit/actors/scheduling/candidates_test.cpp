@@ -58,8 +58,7 @@ TEST_CASE("of a proposal for an earlier root only what follows the text since is
 
 TEST_CASE("a proposal whose root or continuation is not the text adds nothing") {
     RequestState state = request_of_three();
-    const MergedProposal other =
-        merge_proposal(state, proposal_below(1, 6), ProposalSender::Draft);
+    const MergedProposal other = merge_proposal(state, proposal_below(1, 6), ProposalSender::Draft);
     CHECK_FALSE(other.on_text);
     CHECK_FALSE(other.used);
     msg::Proposal passed = proposal_below(1, 2);
