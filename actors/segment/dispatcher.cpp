@@ -33,9 +33,8 @@ Dispatcher::Dispatcher(SegmentHost& host, const DispatcherPlan& plan, std::int32
 Status Dispatcher::handle(StageId from, const msg::Proposal& proposal) {
     if (Status checked = check_message(proposal, host_.limits); !checked) return checked;
     if (host_.inbox.admit_hint(from, proposal) != Age::Current) return {};
-    const auto source = from == draft_ ? BatchScheduler::ProposalSource::Draft
-                                       : BatchScheduler::ProposalSource::Other;
-    scheduler_.propose(proposal, source, host_.context->now());
+    const ProposalSender sender = from == draft_ ? ProposalSender::Draft : ProposalSender::Other;
+    scheduler_.propose(proposal, sender, host_.context->now());
     return {};
 }
 
@@ -48,7 +47,7 @@ Status Dispatcher::handle(StageId from, const msg::Draw& draw) {
 }
 
 void Dispatcher::propose(const msg::Proposal& proposal) {
-    scheduler_.propose(proposal, BatchScheduler::ProposalSource::Other, host_.context->now());
+    scheduler_.propose(proposal, ProposalSender::Other, host_.context->now());
 }
 
 void Dispatcher::peer_changed(StageId peer, PeerChange change) {

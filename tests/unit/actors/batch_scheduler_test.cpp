@@ -14,7 +14,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 namespace {
 
 using Scene = BatchSchedulerScene;
-using ProposalSource = BatchScheduler::ProposalSource;
 
 std::vector<TokenId> random_tokens(std::mt19937_64& random, std::size_t count) {
     std::vector<TokenId> tokens(count);
@@ -48,7 +47,7 @@ void babble(Scene& scene, std::size_t job, std::mt19937_64& random) {
                          static_cast<msg::Origin>(random() % msg::kOrigins));
     }
     scene.scheduler.propose(
-        proposal, random() % 2 == 0 ? ProposalSource::Draft : ProposalSource::Other, scene.now);
+        proposal, random() % 2 == 0 ? ProposalSender::Draft : ProposalSender::Other, scene.now);
 }
 
 DispatchOptions random_options(std::mt19937_64& random) {
@@ -158,7 +157,7 @@ TEST_CASE("neither verifies nor the oldest prompt starve, however many share the
                 const std::span<const TokenId> text = scene.jobs[i].oracle;
                 scene.scheduler.propose(
                     chain(scene, i, text.subspan(at, std::min<std::size_t>(8, text.size() - at))),
-                    ProposalSource::Draft, scene.now);
+                    ProposalSender::Draft, scene.now);
             }
             REQUIRE(scene.form());
             (void)scene.verify();
@@ -176,9 +175,9 @@ TEST_CASE("verify parts share the rows fairly, of which a quarter is kept for pr
     Scene scene{{.start = StartRule::AtOnce}, 16384};
     for (int i = 0; i < 3; ++i) scene.begin({0}, std::vector<TokenId>(60, 1));
     const std::vector<TokenId> ones(32, 1);
-    scene.scheduler.propose(chain(scene, 0, ones), ProposalSource::Draft, scene.now);
-    scene.scheduler.propose(chain(scene, 1, ones), ProposalSource::Draft, scene.now);
-    scene.scheduler.propose(chain(scene, 2, std::span{ones}.first(2)), ProposalSource::Draft,
+    scene.scheduler.propose(chain(scene, 0, ones), ProposalSender::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 1, ones), ProposalSender::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 2, std::span{ones}.first(2)), ProposalSender::Draft,
                             scene.now);
     scene.begin(std::vector<TokenId>(100, 2), {1});
     REQUIRE(scene.form());
@@ -205,7 +204,7 @@ TEST_CASE("a tree batch takes the most probable paths, a chain batch the trunk")
         const std::int16_t c = Scene::add(made, a, 3, -2.0F);  // path_log_prob -2.5
         (void)Scene::add(made, b, 4, -0.1F);                   // path_log_prob -1.1
         (void)Scene::add(made, c, 1, -0.1F);                   // path_log_prob -2.6
-        scene.scheduler.propose(made, ProposalSource::Draft, scene.now);
+        scene.scheduler.propose(made, ProposalSender::Draft, scene.now);
         REQUIRE(scene.form());
         std::vector<TokenId> tokens;
         for (const msg::BatchRow& row : rows_of(scene.in_flight.front()))
@@ -221,18 +220,18 @@ TEST_CASE("improbable rows stay, end tokens and what lies after the limits get n
     msg::Proposal made = scene.proposal(0, 0);
     const std::int16_t a = Scene::add(made, msg::kBelowRoot, 1, -0.4F);
     (void)Scene::add(made, a, 2, -0.4F);  // together e^-0.8 = 0.45
-    scene.scheduler.propose(made, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(made, ProposalSender::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().rows.size() == 2);
 
     OneRequest ended({.start = StartRule::AtOnce}, {1, 2, kSceneEnd});
     ended.scheduler.propose(chain(ended, 0, std::vector<TokenId>{1, kSceneEnd, 3}),
-                            ProposalSource::Draft, ended.now);
+                            ProposalSender::Draft, ended.now);
     REQUIRE(ended.form());
     CHECK(ended.in_flight.front().rows.size() == 2);
 
     OneRequest counted({.start = StartRule::AtOnce}, {1, 2, 3});
-    counted.scheduler.propose(chain(counted, 0, kAnswer), ProposalSource::Draft, counted.now);
+    counted.scheduler.propose(chain(counted, 0, kAnswer), ProposalSender::Draft, counted.now);
     REQUIRE(counted.form());
     CHECK(counted.in_flight.front().rows.size() == 3);  // after 0, 1, 2; 3 is the last token
 }
@@ -246,7 +245,7 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     const std::int16_t x = Scene::add(old, msg::kBelowRoot, 4);
     (void)Scene::add(old, x, 3);
     (void)Scene::add(old, Scene::add(old, a, 2), 3);
-    scene.scheduler.propose(old, ProposalSource::Other, scene.now);
+    scene.scheduler.propose(old, ProposalSender::Other, scene.now);
     CHECK(scene.scheduler.proposals().used == 1);
     REQUIRE(scene.form());
     const auto rows = rows_of(scene.in_flight.front());
@@ -255,19 +254,19 @@ TEST_CASE("a proposal for an old root counts as far as the text went its way") {
     CHECK(rows[2].token == 3);
     msg::Proposal wrong = scene.proposal(0, 0);
     (void)Scene::add(wrong, msg::kBelowRoot, 4);
-    scene.scheduler.propose(wrong, ProposalSource::Other, scene.now);
+    scene.scheduler.propose(wrong, ProposalSender::Other, scene.now);
     CHECK(scene.scheduler.proposals().outdated == 1);
 }
 
 TEST_CASE("a proposal for a root that is still to come is kept until its verdict is here") {
     OneRequest scene({.start = StartRule::Sequential}, kAnswer);
     CHECK_FALSE(scene.form());
-    scene.scheduler.propose(scene.proposal(0, 0), ProposalSource::Draft,
+    scene.scheduler.propose(scene.proposal(0, 0), ProposalSender::Draft,
                             scene.now);  // nothing to say
     REQUIRE(scene.form());
     msg::Proposal next = scene.proposal(0, 1);
     (void)Scene::add(next, msg::kBelowRoot, 2);
-    scene.scheduler.propose(next, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(next, ProposalSender::Draft, scene.now);
     (void)scene.verify();
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().rows.size() == 2);
@@ -277,10 +276,10 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
     OneRequest scene{{.start = StartRule::Sequential, .proposal_wait = Micros{100}}, kAnswer};
     msg::Proposal growing = chain(scene, 0, std::vector<TokenId>{1});
     growing.state = msg::ProposalState::Growing;
-    scene.scheduler.propose(growing, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(growing, ProposalSender::Draft, scene.now);
     CHECK_FALSE(scene.form());
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
-    scene.scheduler.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), ProposalSource::Draft,
+    scene.scheduler.propose(chain(scene, 0, std::vector<TokenId>{1, 4}), ProposalSender::Draft,
                             scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().rows.size() == 3);
@@ -294,7 +293,7 @@ TEST_CASE("turns wait for all that the draft has to say, but only so long and so
     CHECK(scene.scheduler.proposals().waits_expired == 3);
     REQUIRE(scene.form());  // it is not waited for any longer,
     (void)scene.verify();
-    scene.scheduler.propose(chain(scene, 0, {}), ProposalSource::Draft,
+    scene.scheduler.propose(chain(scene, 0, {}), ProposalSender::Draft,
                             scene.now);  // until it speaks
     REQUIRE(scene.form());
     (void)scene.verify();
@@ -308,13 +307,13 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     const RequestId id = Scene::id_of(0);
     msg::Proposal round = chain(scene, 0, std::vector<TokenId>{1, 2, 3});
     round.state = msg::ProposalState::Growing;
-    scene.scheduler.propose(round, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(round, ProposalSender::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().rows.size() == 1);
     CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Halfway;
-    scene.scheduler.propose(round, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(round, ProposalSender::Draft, scene.now);
     CHECK(scene.scheduler.halfway(id, scene.now));
     CHECK_FALSE(scene.form());  // one batch in flight, although there are rows to send
     scene.now += Micros{10};
@@ -322,7 +321,7 @@ TEST_CASE("lockstep begins with the root alone, then waits for verdict and the d
     CHECK_FALSE(scene.form());  // the round that began with the first batch is not complete
     CHECK(scene.scheduler.due() == scene.now + Micros{100});
     round.state = msg::ProposalState::Complete;
-    scene.scheduler.propose(round, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(round, ProposalSender::Draft, scene.now);
     REQUIRE(scene.form());
     CHECK(scene.in_flight.front().rows.size() == 3);
     CHECK_FALSE(scene.scheduler.halfway(id, scene.now));
@@ -351,7 +350,7 @@ TEST_CASE("a proposal below a token that is not the text's changes nothing") {
     OneRequest scene({.start = StartRule::AtOnce}, kAnswer);
     msg::Proposal made = chain(scene, 0, kAnswer);
     made.root_token = 3;
-    scene.scheduler.propose(made, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(made, ProposalSender::Draft, scene.now);
     CHECK(scene.jobs[0].state->tree().nodes().size() == 1);
     CHECK(scene.scheduler.proposals().outdated == 1);
 }
@@ -361,7 +360,7 @@ TEST_CASE("probabilities that cannot be are taken for the nearest that can") {
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 1, 0.5F);
     (void)Scene::add(made, msg::kBelowRoot, 2, -std::numeric_limits<float>::infinity());
-    scene.scheduler.propose(made, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(made, ProposalSender::Draft, scene.now);
     const auto nodes = scene.jobs[0].state->tree().nodes();
     REQUIRE(nodes.size() == 3);
     CHECK(nodes[1].path_log_prob == 0.0F);
@@ -373,7 +372,7 @@ TEST_CASE("an outcome says whose candidate the new root was, and what had not be
     msg::Proposal made = scene.proposal(0, 0);
     (void)Scene::add(made, msg::kBelowRoot, 3, -0.1F, msg::Origin::Trunk);
     (void)Scene::add(made, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
-    scene.scheduler.propose(made, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(made, ProposalSender::Draft, scene.now);
     REQUIRE(scene.form());  // the root and 3
     (void)scene.verify();   // 1
     REQUIRE(scene.outcomes.size() == 1);
@@ -395,7 +394,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     (void)Scene::add(round, msg::kBelowRoot, 3);
     const std::int16_t proposed = Scene::add(round, msg::kBelowRoot, 1, -2.0F, msg::Origin::Exit);
     (void)Scene::add(round, proposed, 2);
-    scene.scheduler.propose(round, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(round, ProposalSender::Draft, scene.now);
     CHECK(scene.scheduler.take_resolved().empty());
     REQUIRE(scene.form());
     std::vector<Outcome> resolved = scene.scheduler.take_resolved();
@@ -406,7 +405,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
     (void)scene.verify();  // 2 and 3
     round = scene.proposal(0, 1);
     (void)Scene::add(round, msg::kBelowRoot, 4);
-    scene.scheduler.propose(round, ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(round, ProposalSender::Draft, scene.now);
     REQUIRE(scene.form());
     (void)scene.verify();
     scene.now = scene.scheduler.due().value();
@@ -421,7 +420,7 @@ TEST_CASE("in lockstep a round that comes after the verdict says whose candidate
 TEST_CASE("rows go on below rows in flight, as many batches as are allowed") {
     OneRequest scene({.start = StartRule::AtOnce, .rows_max = 3, .batches_in_flight_max = 3},
                      kAnswer);
-    scene.scheduler.propose(chain(scene, 0, kAnswer), ProposalSource::Draft, scene.now);
+    scene.scheduler.propose(chain(scene, 0, kAnswer), ProposalSender::Draft, scene.now);
     for (int i = 0; i < 3; ++i) REQUIRE(scene.form());
     CHECK_FALSE(scene.form());
     CHECK(scene.in_flight[2].rows[0].parent == scene.in_flight[1].rows[2].node.value);

@@ -21,7 +21,7 @@ TEST_CASE("prefill goes in batches of prefill_rows, and beside 64 verify rows as
         msg::Proposal ones = scene.proposal(i, 0);
         std::int16_t at = msg::kBelowRoot;
         for (int depth = 0; depth < 32; ++depth) at = Scene::add(ones, at, 1);
-        scene.scheduler.propose(ones, BatchScheduler::ProposalSource::Draft, scene.now);
+        scene.scheduler.propose(ones, ProposalSender::Draft, scene.now);
     }
     scene.begin(std::vector<TokenId>(500, 2), {1});
     REQUIRE(scene.form());

@@ -69,7 +69,7 @@ struct Scene {
             const auto parent = static_cast<std::int16_t>(static_cast<int>(proposal.count) - 1);
             proposal.nodes[proposal.count++] = {next, parent, msg::Origin::Trunk, 0, -0.1F};
         }
-        scheduler.propose(proposal, BatchScheduler::ProposalSource::Draft, Micros{0});
+        scheduler.propose(proposal, ProposalSender::Draft, Micros{0});
     }
     void commit(TokenId token) {
         msg::Verdict verdict{};

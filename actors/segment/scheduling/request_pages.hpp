@@ -25,7 +25,7 @@
 
 #include "actors/decoding/retained_states.hpp"
 #include "actors/decoding/slot_allocator.hpp"
-#include "actors/segment/scheduler_entry.hpp"
+#include "actors/segment/scheduling/scheduler_entry.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
@@ -62,6 +62,11 @@ public:
     /// Slots of a request, with a cache that requests of the same `salt` share.
     [[nodiscard]] RequestSlots slots(Position context, const std::string& salt) {
         return RequestSlots::on_demand(pages_, context, &prefixes_, salt);
+    }
+    /// What a candidate leaves to others: each of `running` requests may soon need a page for its
+    /// text.
+    [[nodiscard]] static SlotRule candidate_rule(std::size_t running) {
+        return {.pages_left = static_cast<std::int32_t>(running), .leaves_one_slot = true};
     }
     /// `count` slots that belong to no text.
     [[nodiscard]] Result<RequestSlots> scratch(std::int32_t count) {

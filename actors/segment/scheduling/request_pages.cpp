@@ -1,4 +1,4 @@
-#include "actors/segment/request_pages.hpp"
+#include "actors/segment/scheduling/request_pages.hpp"
 
 #include <algorithm>
 #include <span>
@@ -26,14 +26,14 @@ std::int32_t RequestPages::in_use() const {
 }
 
 bool RequestPages::is_blocked(const SchedulerEntry& entry) const {
-    return entry.blocked_at == pages_.releases();
+    return entry.page_use.blocked_at == pages_.releases();
 }
 
 /// Nothing of its own that could free a slot is on its way: it waits for the pages of others.
 void RequestPages::block(SchedulerEntry& entry, std::uint32_t running) {
-    entry.blocked_at = pages_.releases();
-    if (!entry.in_flight.empty() || shortage_at_ == entry.blocked_at) return;
-    shortage_at_ = entry.blocked_at;
+    entry.page_use.blocked_at = pages_.releases();
+    if (!entry.in_flight.empty() || shortage_at_ == entry.page_use.blocked_at) return;
+    shortage_at_ = entry.page_use.blocked_at;
     shortage_ = PageShortage{
         .request = entry.state->request(), .attempt = entry.state->attempt(), .running = running};
 }
@@ -51,7 +51,7 @@ std::optional<RequestId> RequestPages::leader_of(const SchedulerEntry& entry,
     const std::span<const TokenId> text{own.text()};
     const std::size_t cached = prefixes_.blocks_of(own.spec().cache_salt, text);
     for (const auto& [request, other] : all) {
-        if (&other == &entry || other.proven || other.state->slots().empty()) continue;
+        if (&other == &entry || other.page_use.proven || other.state->slots().empty()) continue;
         if (other.state->spec().cache_salt != own.spec().cache_salt) continue;
         const std::span<const TokenId> theirs{other.state->text()};
         const auto end = std::mismatch(text.begin(), text.end() - 1, theirs.begin(), theirs.end());
@@ -63,13 +63,13 @@ std::optional<RequestId> RequestPages::leader_of(const SchedulerEntry& entry,
 }
 
 bool RequestPages::waits_for_prefix(SchedulerEntry& entry, const SchedulerEntries& all) const {
-    if (entry.looked_up || entry.state->spec().scores.prompt) return false;
-    if (entry.leader) {
-        const auto leader = all.find(*entry.leader);
-        if (leader != all.end() && !leader->second.proven) return true;
+    if (entry.page_use.looked_up || entry.state->spec().scores.prompt) return false;
+    if (entry.page_use.leader) {
+        const auto leader = all.find(*entry.page_use.leader);
+        if (leader != all.end() && !leader->second.page_use.proven) return true;
     }
-    entry.leader = leader_of(entry, all);
-    return entry.leader.has_value();
+    entry.page_use.leader = leader_of(entry, all);
+    return entry.page_use.leader.has_value();
 }
 
 /// The last of the segments before the lost ones that retains states: those behind it run again.
@@ -82,7 +82,7 @@ std::optional<RetainedBy> RequestPages::supplier_of(const LostKeys& lost) const 
 }
 
 void RequestPages::look_up(SchedulerEntry& entry) {
-    entry.looked_up = true;
+    entry.page_use.looked_up = true;
     RequestState& state = *entry.state;
     // Each row of the prompt is computed by all segments, and gives a log probability.
     if (state.spec().scores.prompt) return;
@@ -105,8 +105,8 @@ void RequestPages::look_up(SchedulerEntry& entry) {
         PACE_CHECK(taken.ok(), "a cached prefix that its own request does not take");
     }
     if (complete == pages.end()) return;
-    entry.lost_to = shared.lost.to;
-    entry.supplier = supplier_of(shared.lost);
+    entry.page_use.lost_to = shared.lost.to;
+    entry.page_use.supplier = supplier_of(shared.lost);
     found_.push_back(found);
     CachedPrefix& kept = found_.back();
     kept.first_block = static_cast<std::size_t>(complete - pages.begin());
