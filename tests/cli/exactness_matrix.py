@@ -23,6 +23,7 @@ in turn. `tests/cli/exactness_test.py`, which CI runs, has the two covering arra
 """
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -103,8 +104,9 @@ def methods() -> list[str]:
     return sorted(name for name in names if name != "plain")
 
 
+@functools.cache
 def toml_of(method: str) -> str:
-    """The method's settings with those that its file extends."""
+    """The method's settings with those that its file extends: asked for once, hundreds of rows need them."""
     return subprocess.run([BINARY, "run", "--method", method, "--print-config"], capture_output=True, text=True,
                           check=True).stdout
 

@@ -57,14 +57,15 @@ def completed(pair: Pair, factors: Factors, can: Abilities, uncovered: set[Pair]
               draw: random.Random) -> Row | None:
     """A row around a pair: each further factor takes the value that covers most; ties by lot."""
     fixed = dict(pair)
+    place = {name: index for index, name in enumerate(factors)}
     order = [name for name in factors if name not in fixed]
     draw.shuffle(order)
     for name in order:
         best, most = [], -1
         for value in factors[name]:
-            new = [tuple(sorted([(name, value), known], key=lambda p: list(factors).index(p[0])))
-                   for known in fixed.items()]
-            if any(impossible(p, can) for p in new):
+            own = (name, value)
+            new = [(own, known) if place[name] < place[known[0]] else (known, own) for known in fixed.items()]
+            if any(p not in uncovered and impossible(p, can) for p in new):
                 continue
             gain = sum(p in uncovered for p in new)
             best = best + [value] if gain == most else [value] if gain > most else best
@@ -83,7 +84,8 @@ def covering_array(factors: Factors, can: Abilities) -> tuple[list[Row], dict[Pa
     uncovered = set(reasons) - set(never)
     rows = []
     while uncovered:
-        candidates = [completed(draw.choice(sorted(uncovered)), factors, can, uncovered, draw)
+        left = sorted(uncovered)
+        candidates = [completed(draw.choice(left), factors, can, uncovered, draw)
                       for _ in range(CANDIDATES)]
         row = max((c for c in candidates if c), key=lambda c: len(pairs_in(c) & uncovered))
         uncovered -= pairs_in(row)

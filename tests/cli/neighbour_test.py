@@ -35,7 +35,12 @@ class Neighbour(CliTest):
         self.busy()
         for method in methods:
             with self.subTest(method=method):
-                self.assertGreater(max(self.rate(method) for _ in range(2)), 0.1 * alone[method])
+                # A second run only where the first one is too slow.
+                least = 0.1 * alone[method]
+                rates = [self.rate(method)]
+                if rates[0] <= least:
+                    rates.append(self.rate(method))
+                self.assertGreater(max(rates), least, rates)
 
     def test_a_run_whose_cores_are_taken_says_so_once(self):
         self.busy(len(os.sched_getaffinity(0)))

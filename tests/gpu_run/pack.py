@@ -109,8 +109,8 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def write_archive(folder: Path, out: Path) -> None:
     half = out.with_name(out.name + ".half")
-    # Programs share most of their code: a window over all of them has it once.
-    window = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 128 << 20}]
+    # Programs share most of their code: a window over all of them has it once. Preset 1 takes 13 s instead of 8, for 4 %.
+    window = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 128 << 20}]
     with lzma.open(half, "wb", filters=window) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for path in sorted(folder.rglob("*")):
             tar.add(path, arcname=f"{TOP}/{path.relative_to(folder)}", recursive=False, filter=_plain)
