@@ -1,7 +1,6 @@
 // The second part of DraftWork: the jobs that grow the trees, and the proposals that follow. The
 // first part (draft_work.cpp) is its inbox.
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "actors/draft/draft_work.hpp"
@@ -10,8 +9,6 @@
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
 #include "actors/self_draft/self_draft_state.hpp"
-#include "ipc/base/check.hpp"
-#include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
 
 namespace paceline {
