@@ -5,11 +5,6 @@
 #include <utility>
 
 namespace paceline {
-namespace {
-
-constexpr std::size_t kEnoughText = 16;  // tokens after an unknown one that make a context again
-
-}  // namespace
 
 DraftCache::DraftCache(const Backend& backend, DraftCacheRules rules)
     : model_{backend.config()},
@@ -40,8 +35,8 @@ bool DraftCache::knows(const DraftText& text) const {
     for (std::size_t i = cache.checked; i < text.tokens.size(); ++i) {
         if (text.tokens[i] >= model_.vocab_size) return false;
     }
-    const auto begin = static_cast<std::size_t>(cache.begin);
-    if (begin > 0 && text.tokens.size() < begin + kEnoughText) return false;
+    const auto length = static_cast<Position>(text.tokens.size());
+    if (cache.begin > 0 && length < cache.begin + kEnoughText) return false;
     return text.tree.root().position - cache.begin < cache.positions;
 }
 

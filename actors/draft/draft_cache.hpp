@@ -1,5 +1,5 @@
-// DraftCache: the KV cache of a draft's model: which tokens and nodes of texts have slots in it, and
-// which texts the model can serve.
+// DraftCache: the KV cache of a draft's model: which tokens and nodes of texts have slots in it,
+// and which texts the model can serve.
 //
 //     open()            a text gets slots, behind blocks that it shares with texts before it
 //     free_dropped()    before a pass: frees the slots of nodes that were dropped, publishes blocks
@@ -31,6 +31,9 @@ struct DraftCacheRules {
 
 class DraftCache {
 public:
+    /// Tokens behind an unknown one that make a context again.
+    static constexpr Position kEnoughText = 16;
+
     DraftCache(const Backend& backend, DraftCacheRules rules);
 
     void open(DraftText& text) const;

@@ -4,6 +4,7 @@ namespace paceline {
 namespace {
 
 constexpr Position kUnknownRowsMax = 64;  // without a feature, read before the first candidate
+static_assert(kUnknownRowsMax >= DraftCache::kEnoughText, "or the text behind them is not served");
 
 }  // namespace
 

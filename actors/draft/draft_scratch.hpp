@@ -1,8 +1,9 @@
 // DraftScratch: slots of a draft's cache for a job of its own between passes (LayerChooser,
 // SetSearcher), beside those of texts.
 //
-// Reserved when it is made, which is before any text is opened: the backend's KV has slots for them.
-// Owns the slots and shares the pages with the model. Threads: the actor's loop; the job reads them.
+// Reserved when it is made, before any text is opened: the backend's KV has slots for them.
+// Owns the slots and shares the pages with the model.
+// Threads: the actor's loop; the job reads them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// DraftText: one request's text and candidate tree at a draft, and which of them are in the cache of
-// the draft's model.
+// DraftText: one request's text and candidate tree at a draft, and which of them are in the cache
+// of the draft's model.
 //
 // follow() applies committed tokens to text, tree and cache alike. The part for the cache is made
 // by DraftCache::open() and holds its slots; an abandoned job may hold a text longer than the model
