@@ -178,15 +178,4 @@ std::string SkipSet::strip() const {
     return lines[0] + '\n' + lines[1];
 }
 
-double SkipSet::jaccard(const SkipSet& other) const {
-    PACE_CHECK(layers_ == other.layers_, "sets of models of different depth");
-    int both = 0;
-    int either = 0;
-    for (int sublayer = 0; sublayer < 2 * layers_; ++sublayer) {
-        both += skips(sublayer) && other.skips(sublayer) ? 1 : 0;
-        either += skips(sublayer) || other.skips(sublayer) ? 1 : 0;
-    }
-    return either == 0 ? 1.0 : static_cast<double>(both) / either;
-}
-
 }  // namespace paceline

@@ -52,8 +52,6 @@ public:
     [[nodiscard]] SublayerMask mask() const;
     [[nodiscard]] std::string text() const;   // empty: nothing is skipped
     [[nodiscard]] std::string strip() const;  // two lines
-    /// Sub-layers that both skip over those that either skips; 1 for two empty sets.
-    [[nodiscard]] double jaccard(const SkipSet& other) const;
 
     friend bool operator==(const SkipSet&, const SkipSet&) = default;
 

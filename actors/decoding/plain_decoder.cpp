@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "ipc/base/check.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 
 namespace paceline {

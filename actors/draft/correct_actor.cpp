@@ -51,7 +51,7 @@ Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsu
     const Age age = inbox_.peek<msg::TensorNote>(from, note.route);
     const RequestPtr request = age == Age::Current ? find(note.route) : nullptr;
     if (!request || tensors == nullptr || model() == nullptr) return {};
-    const std::size_t expected = model()->kv_bytes();
+    const std::size_t expected = model()->backend().kv_bytes();
     if (expected == 0) return {};
     if (note.role != msg::TensorRole::Keys || msg::tensor_bytes(note) != expected) {
         return unexpected(

@@ -24,14 +24,8 @@ constexpr TensorLimits kAnyTensor{.layers = std::numeric_limits<std::uint32_t>::
 DraftActor::DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct)
     : DraftWork{part_of(plan, correct), std::move(tools)}, correct_{correct} {
     inbox_.attach(*this);
-    if (programme()) {
-        model()->reserve_scratch(programme()->skip + 1);
-        attach(choice_.emplace(*model(), *programme()));
-    }
-    if (search()) {
-        model()->reserve_scratch(search()->scratch_slots());
-        attach(searcher_.emplace(*model(), *search()));
-    }
+    if (programme()) attach(choice_.emplace(*model(), *programme()));
+    if (search()) attach(searcher_.emplace(*model(), *search()));
     if (correct) attach(trunk_.emplace(*correct, model()));
 }
 
@@ -51,7 +45,7 @@ void DraftActor::on_peer(StageId peer, PeerChange change) {
 }
 
 bool DraftActor::expects(StageId from, msg::TensorRole role) const {
-    const bool is_eagle = model() != nullptr && model()->expects_features();
+    const bool is_eagle = model() != nullptr && model()->features().expected();
     if (role == msg::TensorRole::Features) return is_eagle && from == plan().verifier;
     return choice_ && from.value >= plan().first_segment.value &&
            from.value <= plan().verifier.value;
@@ -83,8 +77,8 @@ Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsume
     if (note.role != msg::TensorRole::Features)
         return choice_->take(note, hidden_rows(viewed.value()));
     const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
-                      model()->receive(*request->text, note.first_position,
-                                       hidden_rows(viewed.value()), note.row_elements);
+                      model()->features().receive(*request->text, note.first_position,
+                                                  hidden_rows(viewed.value()), note.row_elements);
     return fits ? Status{} : unexpected(from, "features of another width than its model reads");
 }
 

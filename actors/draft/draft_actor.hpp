@@ -2,7 +2,7 @@
 // Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its
 // branches, one of which the target may have taken: then Draft goes on below it).
 // TensorNote from each segment (what its layers made of the last accepted token:
-// layer_chooser.hpp), or from the last one (an EAGLE draft's features: DraftModel::receive).
+// layer_chooser.hpp), or from the last one (an EAGLE draft's features: DraftFeatures::receive).
 // Emits: Proposal to the first segment; to Correct the trunk
 // (trunk_sender.hpp).
 #pragma once

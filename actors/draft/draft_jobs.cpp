@@ -1,7 +1,6 @@
 // The second part of DraftWork: the jobs that grow the trees, and the proposals that follow. The
 // first part (draft_work.cpp) is its inbox.
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "actors/draft/draft_work.hpp"
@@ -10,8 +9,6 @@
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
 #include "actors/self_draft/self_draft_state.hpp"
-#include "ipc/base/check.hpp"
-#include "ipc/base/limits.hpp"
 #include "ipc/wire/cancel_board.hpp"
 
 namespace paceline {
@@ -122,7 +119,7 @@ void DraftWork::pump() {
 bool DraftWork::lags(const DraftRequest& request) const {
     return !account_.off() && plan_.growth.part == GrowthPart::Alternatives &&
            request.uses_model() && !request.source_busy &&
-           tools_.model->behind(*request.text) > kLagMax;
+           tools_.model->cache().behind(*request.text) > kLagMax;
 }
 
 bool DraftWork::start_pass() {
@@ -130,7 +127,7 @@ bool DraftWork::start_pass() {
     DraftModel& model = *tools_.model;
     while (true) {
         auto pass = std::make_shared<Pass>();
-        std::vector<DraftModel::Expansion> expansions;
+        std::vector<DraftExpansion> expansions;
         for (const RequestPtr& request : longest_waiting_first()) {
             const bool asks = !request->wanted.empty() && !request->wants_source;
             if (!asks && !lags(*request)) continue;
@@ -157,15 +154,16 @@ bool DraftWork::start_pass() {
                             CancelBoard::mark_of(first->id, first->attempt));
     }
     context_->count(counters::kDraftForwards);
-    context_->count(counters::kDraftRows, model.rows());
+    const auto rows = static_cast<std::uint32_t>(model.pass().rows().size());
+    context_->count(counters::kDraftRows, rows);
     context_->submit(
         {.name = "draft",
          .request = first->id,
          .id = static_cast<std::uint32_t>(first->text->tree.root().position),
-         .rows = model.rows(),
+         .rows = rows,
          .layers = model.layers(),
-         .heads = model.heads(),
-         .context = model.context()},
+         .heads = static_cast<std::uint32_t>(model.pass().heads().size()),
+         .context = model.pass().context()},
         [&model, pass = pass_] { return outcome_of(model.run(&pass->cancel)); },
         [this, pass = pass_](JobOutcome outcome) { end_pass(pass, outcome_of(outcome)); });
     return true;
@@ -175,7 +173,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
     busy_ = false;
     pass_.reset();
     if (search_ != nullptr) search_->passed(context_->now() - pass->begun);
-    const DraftModel::Taken taken = tools_.model->take(outcome);
+    const DraftPassResult taken = tools_.model->take(outcome);
     const auto took = static_cast<double>((context_->now() - pass->begun).count());
     for (const RequestPtr& request : pass->requests) {
         request->in_pass = false;
@@ -189,7 +187,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
             continue;
         }
         bool grown = false;
-        for (const DraftModel::Said& said : taken.said) {
+        for (const NodeCandidates& said : taken.said) {
             if (said.text != request->text) continue;
             if (request->text->tree.find(said.node) == nullptr) continue;
             // Before anything that depends on the drawn tokens. If there is no room it is not sent
@@ -204,7 +202,7 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
         }
         request->end_tentative(true);
         std::vector<DraftNodeId> computed;
-        for (const DraftModel::Computed& one : taken.computed) {
+        for (const ComputedNode& one : taken.computed) {
             if (one.text == request->text) computed.push_back(one.node);
         }
         if (grown) {

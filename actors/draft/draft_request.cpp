@@ -50,7 +50,7 @@ DraftRequest::DraftRequest(const control::Begin& begin,
       speculation_{spec.speculation} {
     const bool may_draw = spec.acceptance == AcceptanceRule::Rejection && !spec.sampling.greedy();
     if (plan.growth.draws && may_draw) text->draw_top = plan.growth.draw_top;
-    if (model_ != nullptr) model_->open(*text);
+    if (model_ != nullptr) model_->cache().open(*text);
     if (model_ != nullptr && tools.phrases) {
         phrases.emplace(*tools.phrases, tools.phrase_pool);
         phrases->commit(spec.text);
@@ -68,7 +68,7 @@ DraftRequest::DraftRequest(const control::Begin& begin,
 }
 
 bool DraftRequest::uses_model() const {
-    return model_ != nullptr && model_->knows(*text);
+    return model_ != nullptr && model_->cache().knows(*text);
 }
 
 std::int32_t DraftRequest::room() const {
@@ -120,7 +120,7 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     begins_.reset();
     first_pass = true;
     DraftTree& tree = text->tree;
-    if (model_ != nullptr && !text->cache) model_->open(*text);
+    if (model_ != nullptr && !text->cache) model_->cache().open(*text);
     // A sequential source alone proposes again: it has more text now than when it made these
     // candidates.
     if (!uses_model() && plan_.growth.pace == DraftPace::Sequential) {
@@ -315,7 +315,7 @@ std::vector<float> DraftRequest::calibrated_paths() const {
     return paths;
 }
 
-void DraftRequest::take(const DraftModel::Said& said) {
+void DraftRequest::take(const NodeCandidates& said) {
     text->tree.expand(said.node, said.candidates);
     if (said.drawn) text->tree.mark_drawn(said.node);
     close_ends();

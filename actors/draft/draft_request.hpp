@@ -81,7 +81,7 @@ public:
     [[nodiscard]] Growth::Step next(const ChainStop& stop);
     /// Whether `stop` has ended the trunk at `depth` or above.
     [[nodiscard]] bool stopped(const ChainStop& stop, std::int32_t depth) const;
-    void take(const DraftModel::Said& said);
+    void take(const NodeCandidates& said);
     /// Takes a source's candidates below a node, at most `asked` deep. A path ends as `stop` says,
     /// or before a token outside the target's vocabulary.
     void take_candidates(DraftNodeId behind,

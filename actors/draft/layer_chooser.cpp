@@ -9,7 +9,10 @@
 namespace paceline {
 
 LayerChooser::LayerChooser(DraftModel& model, const LayerSkipDpOptions& options)
-    : model_{model}, options_{options}, there_(static_cast<std::size_t>(options.layers)) {
+    : model_{model},
+      options_{options},
+      scratch_{model.cache(), rows()},
+      there_(static_cast<std::size_t>(options.layers)) {
     PACE_CHECK(options.keep_first >= 1, "the segments send no residual before the first layer");
     residuals_.resize((there_.size() + 1) * static_cast<std::size_t>(model.backend().config().dim));
 }
@@ -39,7 +42,8 @@ Status LayerChooser::take(const msg::TensorNote& note, ConstHiddenRows residuals
         missing_ -= known ? 0 : 1;
         known = true;
     }
-    model_.copy(residuals, std::span{residuals_}.subspan((note.layer + 1) * dim, layers * dim));
+    model_.backend().copy(residuals,
+                          std::span{residuals_}.subspan((note.layer + 1) * dim, layers * dim));
     return {};
 }
 
@@ -48,7 +52,7 @@ std::optional<msg::Route> LayerChooser::complete() const {
 }
 
 bool LayerChooser::can_run(const DraftText& text) const {
-    return model_.has_read(text, position_);
+    return DraftCache::has_read(text, position_);
 }
 
 void LayerChooser::prepare(std::shared_ptr<DraftText> text) {
@@ -61,7 +65,8 @@ void LayerChooser::prepare(std::shared_ptr<DraftText> text) {
 RunOutcome LayerChooser::run() {
     const LayerSkipDpResult result =
         choose_layers(stack_, options_, [&](int layer, std::span<float> states) {
-            return model_.run_layer(*text_, at_, layer, states) == RunOutcome::Done;
+            return run_one_layer(model_.backend(), layer, text_->cache->slots.committed(), at_,
+                                 scratch_.slots(), states) == RunOutcome::Done;
         });
     if (!result.done) return RunOutcome::Cancelled;
     chosen_ = result.set;

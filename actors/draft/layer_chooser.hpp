@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "actors/draft/draft_model.hpp"
+#include "actors/draft/draft_scratch.hpp"
 #include "actors/self_draft/layer_skip_dp.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
@@ -27,7 +28,7 @@ namespace paceline {
 
 class LayerChooser {
 public:
-    /// The model has reserve_scratch(options.skip + 1).
+    /// No text of the model is open; its backend has rows() slots for scratch.
     LayerChooser(DraftModel& model, const LayerSkipDpOptions& options);
 
     /// The note's residuals, read in place. Errors: Protocol for layers or sizes that the model
@@ -55,6 +56,7 @@ public:
 private:
     DraftModel& model_;
     LayerSkipDpOptions options_;
+    DraftScratch scratch_;
     msg::Route route_{};
     Position position_ = 0;
     int missing_ = -1;              // layers; -1: there is no stack

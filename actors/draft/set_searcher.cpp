@@ -12,6 +12,7 @@ constexpr int kRowsOfAPass = 2;
 
 SetSearcher::SetSearcher(DraftModel& model, const SearchTrialOptions& options)
     : model_{model},
+      scratch_{model.cache(), options.scratch_slots()},
       trials_{options, model.backend(), model.head()},
       budget_{options.optimise_share, options.scratch_slots(), kRowsOfAPass} {
     (void)use_best();
@@ -32,7 +33,7 @@ bool SetSearcher::tries(const DraftRequest& request) const {
     const auto begin =
         static_cast<Position>(request.text->tokens.size()) - 1 - trials_.options().window;
     return trials_.tries(request.answer_tokens()) && begin >= 0 &&
-           model_.has_read(*request.text, begin);
+           DraftCache::has_read(*request.text, begin);
 }
 
 std::optional<JobLabel> SetSearcher::next(const DraftRequest& request) {
@@ -59,7 +60,7 @@ std::optional<JobLabel> SetSearcher::next(const DraftRequest& request) {
 }
 
 RunOutcome SetSearcher::run(const CancelToken& cancel) {
-    return trials_.run(model_.scratch(), &cancel);
+    return trials_.run(scratch_.slots(), &cancel);
 }
 
 void SetSearcher::finish(RunOutcome outcome, Micros took) {

@@ -27,6 +27,7 @@
 
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_request.hpp"
+#include "actors/draft/draft_scratch.hpp"
 #include "actors/self_draft/optimise_budget.hpp"
 #include "actors/self_draft/search_trials.hpp"
 #include "runtime/observe/trace.hpp"
@@ -37,7 +38,8 @@ class SetSearcher {
 public:
     using Micros = std::chrono::microseconds;
 
-    /// The model has reserve_scratch(options.scratch_slots()), and no pass of it is prepared.
+    /// No text of the model is open, and no pass of it is prepared; its backend has
+    /// options.scratch_slots() slots for scratch.
     SetSearcher(DraftModel& model, const SearchTrialOptions& options);
 
     void passed(Micros took);
@@ -62,6 +64,7 @@ private:
     [[nodiscard]] bool tries(const DraftRequest& request) const;
 
     DraftModel& model_;
+    DraftScratch scratch_;
     SearchTrials trials_;
     OptimiseBudget budget_;
     Micros decoding_{0};  // time of passes

@@ -11,7 +11,7 @@ void TrunkSender::tell(const DraftRequest& request, std::span<const DraftNodeId>
     msg::Proposal trunk = request.proposal(msg::ProposalState::Growing);
     trunk.route.epoch = context_->epoch();
     if (emit<TrunkSender>(*context_, correct_, trunk) == Push::Full) return;
-    if (!request.uses_model() || model_->kv_bytes() == 0) return;
+    if (!request.uses_model() || model_->backend().kv_bytes() == 0) return;
     for (const DraftNodeId id : request.text->tree.trunk()) {
         const DraftNode* node = request.text->tree.find(id);
         const bool is_new = std::find(computed.begin(), computed.end(), id) != computed.end();
@@ -21,11 +21,11 @@ void TrunkSender::tell(const DraftRequest& request, std::span<const DraftNodeId>
 
 void TrunkSender::send_kv(const DraftRequest& request, const DraftNode& node) {
     TensorProducer* tensors = context_->tensors_to(correct_);
-    const std::size_t bytes = model_->kv_bytes();
+    const std::size_t bytes = model_->backend().kv_bytes();
     if (tensors == nullptr || tensors->slot_bytes() < bytes || !notes_.empty()) return;
     const std::optional<PoolRef> slot = tensors->acquire();
     if (!slot) return;
-    model_->read_kv(node.slot, kv_bytes(tensors->place(*slot)).first(bytes));
+    model_->backend().read_kv(node.slot, kv_bytes(tensors->place(*slot)).first(bytes));
     tensors->publish(*slot, bytes);
     notes_.push_back(
         {.route = {.request = request.id, .attempt = request.attempt, .epoch = context_->epoch()},

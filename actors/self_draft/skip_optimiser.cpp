@@ -5,7 +5,6 @@
 
 #include "actors/self_draft/layer_skip_dp.hpp"
 #include "actors/self_draft/scratch_rows.hpp"
-#include "ipc/base/check.hpp"
 
 namespace paceline {
 

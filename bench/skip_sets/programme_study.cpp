@@ -23,6 +23,17 @@ struct Quality {
     bool right = false;
 };
 
+/// Sub-layers that both skip over those that either skips; 1 for two empty sets.
+double jaccard(const SkipSet& one, const SkipSet& other) {
+    int both = 0;
+    int either = 0;
+    for (int sublayer = 0; sublayer < 2 * one.layers(); ++sublayer) {
+        both += one.skips(sublayer) && other.skips(sublayer) ? 1 : 0;
+        either += one.skips(sublayer) || other.skips(sublayer) ? 1 : 0;
+    }
+    return either == 0 ? 1.0 : static_cast<double>(both) / either;
+}
+
 class Programmes {
 public:
     Programmes(const StudyTask& task, const ProgrammeStudy& study) : task_{task}, study_{study} {}
@@ -177,7 +188,7 @@ private:
                 Line& old =
                     line("programme, older", skipped, static_cast<int>(apart) * study_.every);
                 note(old, judge(text, position, {chosen[i].second}).front());
-                old.jaccard += chosen[i].second.jaccard(fresh);
+                old.jaccard += jaccard(chosen[i].second, fresh);
                 old.fresh_right += fresh_quality[i + apart].right ? 1.0 : 0.0;
             }
         }

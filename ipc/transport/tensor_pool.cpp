@@ -5,7 +5,6 @@
 #include <new>
 
 #include "ipc/base/check.hpp"
-#include "ipc/base/checked.hpp"
 #include "ipc/base/faults.hpp"
 #include "ipc/transport/tensor_link.hpp"
 

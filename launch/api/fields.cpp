@@ -7,8 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/weights/message_text.hpp"
-
 namespace paceline::serve {
 
 using json = nlohmann::ordered_json;

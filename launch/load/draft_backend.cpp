@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "ipc/base/check.hpp"
-#include "ipc/base/limits.hpp"
 #include "launch/base/shapes.hpp"
 #include "launch/load/packed_cache.hpp"
 #include "launch/load/search_plan.hpp"

@@ -14,7 +14,6 @@
 
 #include "launch/load/model_summary.hpp"
 #include "model/weights/convert.hpp"
-#include "model/weights/message_text.hpp"
 #include "model/weights/model_parts.hpp"
 #include "model/weights/packed_copy.hpp"
 #include "model/weights/sha256.hpp"

@@ -4,8 +4,6 @@
 #include <fmt/core.h>
 #include <optional>
 
-#include "ipc/base/check.hpp"
-
 namespace paceline {
 namespace {
 

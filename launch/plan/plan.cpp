@@ -9,7 +9,6 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/base/output_file.hpp"
 #include "launch/base/report.hpp"
-#include "launch/base/text_output.hpp"
 #include "launch/config/config_text.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"

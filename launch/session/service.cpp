@@ -4,8 +4,6 @@
 #include <fmt/core.h>
 #include <utility>
 
-#include "ipc/base/limits.hpp"
-
 namespace paceline {
 namespace {
 

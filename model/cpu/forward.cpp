@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 
-#include "ipc/base/check.hpp"
 #include "model/cpu/forward_scratch.hpp"
 
 namespace paceline {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fmt/core.h>
 
-#include "ipc/base/utf8.hpp"
 #include "model/templates/builtins.hpp"
 #include "model/templates/characters.hpp"
 #include "model/templates/operations.hpp"

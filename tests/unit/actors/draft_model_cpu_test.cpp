@@ -86,8 +86,7 @@ DraftModelOptions options_of(const CpuBackend& backend) {
     return {.head = kShort, .vocab_size = backend.config().vocab_size, .rows_max = 48};
 }
 
-std::vector<DraftModel::Said> pass(DraftModel& model,
-                                   const std::vector<DraftModel::Expansion>& expansions) {
+std::vector<NodeCandidates> pass(DraftModel& model, const std::vector<DraftExpansion>& expansions) {
     if (!model.prepare(expansions)) return {};
     return model.take(model.run(nullptr)).said;
 }
@@ -106,11 +105,11 @@ TEST_CASE("on the real kernels candidates are, bit for bit, those of a plain for
         std::vector<std::shared_ptr<DraftText>> texts;
         for (const std::size_t length : {1U, 40U, 70U}) {
             texts.push_back(random_text(random, vocab, length));
-            model.open(*texts.back());
+            model.cache().open(*texts.back());
         }
         int checked = 0;
         for (int step = 0; step < 40; ++step) {
-            std::vector<DraftModel::Expansion> expansions;
+            std::vector<DraftExpansion> expansions;
             for (const auto& text : texts) {
                 expansions.push_back({text, {}, 3});
                 for (const DraftNode& node : text->tree.nodes()) {
@@ -118,7 +117,7 @@ TEST_CASE("on the real kernels candidates are, bit for bit, those of a plain for
                         expansions.back().expand.push_back(node.id);
                 }
             }
-            for (const DraftModel::Said& said : pass(model, expansions)) {
+            for (const NodeCandidates& said : pass(model, expansions)) {
                 if (said.text->tree.find(said.node) == nullptr) continue;  // made room for better
                 check_same(said.candidates, plain(*oracle, tokens_to(*said.text, said.node),
                                                   said.text->sampling, 3));
@@ -148,32 +147,32 @@ TEST_CASE("keys and values travel from one draft model to another, and back, wit
         DraftModel to{back ? *first : *second, options_of(*first)};
         const auto theirs = random_text(random, file.config().vocab_size, 45);
         const auto ours = random_text(same, file.config().vocab_size, 45);
-        from.open(*theirs);
-        to.open(*ours);
+        from.cache().open(*theirs);
+        to.cache().open(*ours);
         for (int i = 0; i < 5; ++i) {
             const DraftNodeId leaf = theirs->tree.trunk().back();
             const auto said = pass(from, {{theirs, {leaf}, 1}});
             theirs->tree.expand(leaf, said.at(0).candidates);
             ours->tree.expand(leaf, said.at(0).candidates);
         }
-        REQUIRE(to.kv_bytes() > 0);
-        std::vector<std::byte> sent(from.kv_bytes());
-        std::vector<std::byte> kept(to.kv_bytes());
+        REQUIRE(to.backend().kv_bytes() > 0);
+        std::vector<std::byte> sent(from.backend().kv_bytes());
+        std::vector<std::byte> kept(to.backend().kv_bytes());
         const std::vector<DraftNodeId> trunk = theirs->tree.trunk();
         REQUIRE(trunk.size() == 6);
-        from.read_kv(theirs->tree.find(trunk[1])->slot, sent);
+        from.backend().read_kv(theirs->tree.find(trunk[1])->slot, sent);
         CHECK_FALSE(to.write_kv(*ours, trunk[1], sent));  // what is above it is missing
         CHECK(pass(to, {{ours, {}, 1}}).empty());         // reads the text up to the root
         for (std::size_t i = 0; i + 1 < trunk.size(); ++i) {
-            from.read_kv(theirs->tree.find(trunk[i])->slot, sent);
+            from.backend().read_kv(theirs->tree.find(trunk[i])->slot, sent);
             REQUIRE(to.write_kv(*ours, trunk[i], sent));
-            to.read_kv(ours->tree.find(trunk[i])->slot, kept);
+            to.backend().read_kv(ours->tree.find(trunk[i])->slot, kept);
             CHECK(sent == kept);
         }
-        const std::vector<DraftModel::Expansion> leaf{{ours, {trunk.back()}, 2}};
+        const std::vector<DraftExpansion> leaf{{ours, {trunk.back()}, 2}};
         REQUIRE(to.prepare(leaf));
-        CHECK(to.rows() == 1);  // all else is there
-        const DraftModel::Taken taken = to.take(to.run(nullptr));
+        CHECK(to.pass().rows().size() == 1);  // all else is there
+        const DraftPassResult taken = to.take(to.run(nullptr));
         check_same(taken.said.at(0).candidates,
                    plain(*oracle, tokens_to(*ours, trunk.back()), ours->sampling, 2));
     }

@@ -89,8 +89,7 @@ std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& rand
 }
 
 /// A text that one model computes, all by itself.
-std::vector<DraftModel::Said> pass(DraftModel& model,
-                                   const std::vector<DraftModel::Expansion>& expansions) {
+std::vector<NodeCandidates> pass(DraftModel& model, const std::vector<DraftExpansion>& expansions) {
     if (!model.prepare(expansions)) return {};
     return model.take(model.run(nullptr)).said;
 }
@@ -108,14 +107,14 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
         DraftModel model{
             backend,
             {.vocab_size = kFakeVocab, .rows_max = 4 + static_cast<std::uint32_t>(random() % 40)}};
-        const std::int32_t pages = model.free_pages();
+        const std::int32_t pages = model.cache().free_pages();
         std::vector<std::shared_ptr<DraftText>> texts;
         for (int step = 0; step < 60; ++step) {
             if (texts.size() < 3 && random() % 4 != 0) {
                 texts.push_back(std::make_shared<DraftText>(request_of(1 + random() % 70, random)));
-                model.open(*texts.back());
+                model.cache().open(*texts.back());
             }
-            std::vector<DraftModel::Expansion> expansions;
+            std::vector<DraftExpansion> expansions;
             std::map<std::pair<const DraftText*, DraftNodeId>, std::vector<Candidate>> expected;
             const int count = 1 + static_cast<int>(random() % 3);
             for (const auto& text : texts) {
@@ -146,7 +145,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
             if (before) meanwhile();
             const RunOutcome outcome = model.run(&cancel);
             if (!before) meanwhile();
-            for (const DraftModel::Said& said : model.take(outcome).said) {
+            for (const NodeCandidates& said : model.take(outcome).said) {
                 check_same(said.candidates, expected.at({said.text.get(), said.node}));
                 ++said_in_all;
                 if (said.text->tree.find(said.node) != nullptr) {
@@ -162,7 +161,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
             std::erase_if(texts, [](const auto& text) { return text->tokens.size() > 330; });
         }
         texts.clear();
-        CHECK(model.free_pages() == pages);
+        CHECK(model.cache().free_pages() == pages);
     }
     CHECK(said_in_all > 2000);
 }
@@ -176,8 +175,8 @@ TEST_CASE("a prompt is read in passes of rows_max, and the candidates are the sa
         FakeBackend backend{0, kFakeLayers, 1024};
         DraftModel model{backend, {.vocab_size = kFakeVocab, .rows_max = rows_max}};
         const auto text = std::make_shared<DraftText>(request);
-        model.open(*text);
-        std::vector<DraftModel::Said> said;
+        model.cache().open(*text);
+        std::vector<NodeCandidates> said;
         std::uint32_t passes = 0;
         while (said.empty()) {
             said = pass(model, {{text, {text->tree.root().id}, 3}});
@@ -194,11 +193,11 @@ TEST_CASE("what is in the cache is not computed again") {
     FakeBackend backend{0, kFakeLayers, 512};
     DraftModel model{backend, {.vocab_size = kFakeVocab, .rows_max = 16}};
     const auto text = std::make_shared<DraftText>(request_of(40, random));
-    model.open(*text);
+    model.cache().open(*text);
     const DraftNodeId root = text->tree.root().id;
     CHECK(pass(model, {{text, {root}, 1}}).empty());  // 16 of 39 tokens
     CHECK(pass(model, {{text, {root}, 1}}).empty());
-    std::vector<DraftModel::Said> said = pass(model, {{text, {root}, 2}});
+    std::vector<NodeCandidates> said = pass(model, {{text, {root}, 2}});
     REQUIRE(said.size() == 1);
     CHECK(backend.rows_run == 40);
     text->tree.expand(root, said[0].candidates);
@@ -226,28 +225,28 @@ TEST_CASE("keys and values of another process save the row, and give the same ca
     const Request request = request_of(20, random);
     const auto text = std::make_shared<DraftText>(request);
     const auto here = std::make_shared<DraftText>(request);
-    model.open(*text);
-    other.open(*here);
+    model.cache().open(*text);
+    other.cache().open(*here);
     const DraftNodeId root = text->tree.root().id;
     const DraftNodeId a = *text->tree.add(root, 3, -0.1F, msg::Origin::Trunk);
     const DraftNodeId b = *here->tree.add(here->tree.root().id, 3, -0.1F, msg::Origin::Trunk);
     const DraftNodeId name = *here->tree.add(b, 9, -0.1F, msg::Origin::Exit);
     (void)pass(model, {{text, {a}, 1}});
-    std::vector<std::byte> kv(model.kv_bytes());
-    model.read_kv(text->tree.find(a)->slot, kv);
+    std::vector<std::byte> kv(backend.kv_bytes());
+    backend.read_kv(text->tree.find(a)->slot, kv);
     CHECK_FALSE(other.write_kv(*here, b, kv));  // what is above it is missing
     for (Position p = 0; p < 19; ++p) {         // the text, then its root
         std::vector<std::byte> one(kv.size());
-        model.read_kv(text->cache->slots.committed()[static_cast<std::size_t>(p)], one);
+        backend.read_kv(text->cache->slots.committed()[static_cast<std::size_t>(p)], one);
         CHECK(other.write_kv_at(*here, p, one));
         CHECK_FALSE(other.write_kv_at(*here, p, one));
     }
     std::vector<std::byte> of_root(kv.size());
-    model.read_kv(text->tree.root().slot, of_root);
+    backend.read_kv(text->tree.root().slot, of_root);
     CHECK(other.write_kv(*here, here->tree.root().id, of_root));
     CHECK(other.write_kv(*here, b, kv));
     CHECK_FALSE(other.write_kv(*here, b, kv));
-    const std::vector<DraftModel::Said> said = pass(other, {{here, {name}, 2}});
+    const std::vector<NodeCandidates> said = pass(other, {{here, {name}, 2}});
     CHECK(other_backend.rows_run == 1);
     REQUIRE(said.size() == 1);
     check_same(said[0].candidates,
@@ -262,7 +261,7 @@ TEST_CASE("a vocabulary smaller than the target's: silence, then a new beginning
     Request request = request_of(10, random);
     request.sampling = {};
     const auto text = std::make_shared<DraftText>(request);
-    model.open(*text);
+    model.cache().open(*text);
     const DraftNodeId root = text->tree.root().id;
     const DraftNodeId unknown = *text->tree.add(root, kFakeVocab + 3, -0.1F, msg::Origin::Exit);
     CHECK(pass(model, {{text, {root, unknown}, 1}}).size() == 1);
@@ -270,16 +269,16 @@ TEST_CASE("a vocabulary smaller than the target's: silence, then a new beginning
     const std::vector<TokenId> verdict{kFakeVocab + 3};
     (void)text->follow(verdict);
     for (int i = 0; i < 15; ++i) {
-        CHECK_FALSE(model.knows(*text));
+        CHECK_FALSE(model.cache().knows(*text));
         CHECK(pass(model, {{text, {text->tree.root().id}, 1}}).empty());
         const std::vector<TokenId> next{static_cast<TokenId>(random() % kFakeVocab)};
         (void)text->follow(next);
     }
-    CHECK_FALSE(model.knows(*text));
+    CHECK_FALSE(model.cache().knows(*text));
     const std::vector<TokenId> last{1};
     (void)text->follow(last);
-    REQUIRE(model.knows(*text));
-    const std::vector<DraftModel::Said> said = pass(model, {{text, {text->tree.root().id}, 3}});
+    REQUIRE(model.cache().knows(*text));
+    const std::vector<NodeCandidates> said = pass(model, {{text, {text->tree.root().id}, 3}});
     REQUIRE(said.size() == 1);
     check_same(said[0].candidates, plain_candidates(text->tokens, 11, 3, {}, kLarger));
 }
@@ -296,9 +295,8 @@ TEST_CASE("a padded vocabulary is never proposed from") {
         request.context = 200;
         for (int i = 0; i < 30; ++i) request.text.push_back(static_cast<TokenId>(random() % 10));
         const auto text = std::make_shared<DraftText>(request);
-        model.open(*text);
-        const std::vector<DraftModel::Said> said =
-            pass(model, {{text, {text->tree.root().id}, 12}});
+        model.cache().open(*text);
+        const std::vector<NodeCandidates> said = pass(model, {{text, {text->tree.root().id}, 12}});
         REQUIRE(said.size() == 1);
         CHECK(said[0].candidates.size() == 10);
         for (const Candidate& one : said[0].candidates) CHECK(one.token < 10);
@@ -318,7 +316,7 @@ TEST_CASE("tokens beyond the shared ones are never proposed, whichever vocabular
             request.context = 200;
             for (int i = 0; i < 30; ++i) request.text.push_back(i * 7 % 10);
             const auto text = std::make_shared<DraftText>(request);
-            model.open(*text);
+            model.cache().open(*text);
             const bool drawn_there = on_a_device && target_vocab == kFakeVocab;
             const int asked = drawn_there ? backend.candidates_max() : kFakeVocab;
             const auto said = pass(model, {{text, {text->tree.root().id}, asked}});
@@ -336,13 +334,39 @@ TEST_CASE("without pages a request has no model, and it gets one when another on
     DraftModel model{backend, {.vocab_size = kFakeVocab}};
     auto first = std::make_shared<DraftText>(request_of(40, random));
     const auto second = std::make_shared<DraftText>(request_of(5, random));
-    model.open(*first);
-    model.open(*second);
+    model.cache().open(*first);
+    model.cache().open(*second);
     CHECK(pass(model, {{first, {first->tree.root().id}, 1}}).size() == 1);
-    CHECK(model.knows(*second));
+    CHECK(model.cache().knows(*second));
     CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).empty());
-    CHECK_FALSE(model.knows(*second));
+    CHECK_FALSE(model.cache().knows(*second));
     first = nullptr;
-    CHECK(model.knows(*second));
+    CHECK(model.cache().knows(*second));
     CHECK(pass(model, {{second, {second->tree.root().id}, 1}}).size() == 1);
+}
+
+TEST_CASE("a pass that found no page for a text leaves nothing of it to the next one") {
+    std::mt19937_64 random{8};
+    FakeBackend backend{0, kFakeLayers, 64};
+    DraftModel model{backend, {.vocab_size = kFakeVocab + 12, .rows_max = 32}};
+    auto first = std::make_shared<DraftText>(request_of(33, random));
+    auto second = std::make_shared<DraftText>(request_of(40, random));
+    model.cache().open(*second);
+    CHECK(pass(model, {{second, {}, 1}}).empty());
+    REQUIRE(second->cache->cached() == 32);  // one of two pages
+    model.cache().open(*first);
+    CHECK(pass(model, {{first, {}, 1}}).empty());
+    CHECK_FALSE(model.prepare(std::vector<DraftExpansion>{{second, {}, 1}}));
+    // The text begins behind a token that the model does not know, and the next pass is cancelled.
+    (void)second->follow(std::vector<TokenId>{kFakeVocab + 3});
+    REQUIRE(model.prepare(
+        std::vector<DraftExpansion>{{second, {}, 1}, {first, {first->tree.root().id}, 1}}));
+    CHECK(second->cache->cached() == 41);
+    CHECK(model.take(RunOutcome::Cancelled).said.empty());
+    CHECK(second->cache->cached() == 41);
+    CHECK(pass(model, {{first, {first->tree.root().id}, 1}}).size() == 1);
+    CHECK_FALSE(model.prepare(std::vector<DraftExpansion>{{second, {}, 1}}));
+    const std::weak_ptr<DraftText> ended = second;
+    second = nullptr;
+    CHECK(ended.expired());
 }

@@ -41,7 +41,7 @@ void tell(DraftModel& model, KnownText& known, Position first, Position end, std
     for (Position p = first; p < end; ++p) {
         if (random() % 4 == 0) continue;  // lost
         known.told[p] = normal_numbers(random, width, 0.0F, 2.0F);
-        REQUIRE(model.receive(*known.text, p, known.told[p], width));
+        REQUIRE(model.features().receive(*known.text, p, known.told[p], width));
     }
 }
 
@@ -85,13 +85,13 @@ TEST_CASE("after any accepts and rejects candidates are those of a fresh pass ov
     std::vector<KnownText> texts;
     for (const std::size_t length : {2U, 30U, 55U}) {
         texts.push_back({random_text(random, vocab, length), {}});
-        model.open(*texts.back().text);
+        model.cache().open(*texts.back().text);
         tell(model, texts.back(), 0, static_cast<Position>(length), random);
         texts.back().text->follow(random_tokens(random, vocab, 1));
     }
     int checked = 0;
     for (int step = 0; step < 40; ++step) {
-        std::vector<DraftModel::Expansion> expansions;
+        std::vector<DraftExpansion> expansions;
         for (const KnownText& known : texts) {
             expansions.push_back({known.text, {}, 3});
             for (const DraftNode& node : known.text->tree.nodes()) {
@@ -100,7 +100,7 @@ TEST_CASE("after any accepts and rejects candidates are those of a fresh pass ov
             }
         }
         if (!model.prepare(expansions)) continue;
-        for (const DraftModel::Said& said : model.take(model.run(nullptr)).said) {
+        for (const NodeCandidates& said : model.take(model.run(nullptr)).said) {
             const auto of = std::find_if(texts.begin(), texts.end(), [&](const KnownText& known) {
                 return known.text == said.text;
             });
@@ -137,12 +137,12 @@ TEST_CASE("features of committed text are the bits that were sent, in the slots 
     const int vocab = eagle.target.config().vocab_size;
     DraftModel model{*backend, options_of(*backend, true)};
     KnownText known{random_text(random, vocab, 20), {}};
-    model.open(*known.text);
+    model.cache().open(*known.text);
     tell(model, known, 0, 20, random);
     known.text->follow(random_tokens(random, vocab, 1));
-    REQUIRE(model.prepare(
-        std::vector<DraftModel::Expansion>{{known.text, {known.text->tree.root().id}, 2}}));
-    CHECK(model.rows() == 21);
+    REQUIRE(
+        model.prepare(std::vector<DraftExpansion>{{known.text, {known.text->tree.root().id}, 2}}));
+    CHECK(model.pass().rows().size() == 21);
     (void)model.take(model.run(nullptr));
     const std::vector<KvSlot>& slots = known.text->cache->slots.committed();
     REQUIRE(slots.size() == 20);
@@ -164,10 +164,10 @@ TEST_CASE("a text waits for its first verdict where the target sends features, e
         const auto backend = eagle.backend();
         DraftModel model{*backend, options_of(*backend, target_features)};
         const auto text = random_text(random, eagle.target.config().vocab_size, 5);
-        model.open(*text);
-        CHECK(model.knows(*text) == !target_features);
+        model.cache().open(*text);
+        CHECK(model.cache().knows(*text) == !target_features);
         text->follow(std::vector<TokenId>{3});
-        CHECK(model.knows(*text));
+        CHECK(model.cache().knows(*text));
     }
 }
 
@@ -178,16 +178,16 @@ TEST_CASE("features of a cancelled pass are not lost, and those of another width
     DraftModel model{*backend, options_of(*backend, true)};
     KnownText known{random_text(random, eagle.target.config().vocab_size, 8), {}};
     const std::size_t width = backend->width();
-    CHECK_FALSE(model.receive(*known.text, 0, std::vector<float>(width / 2), width / 2));
-    CHECK_FALSE(model.receive(*known.text, 0, std::vector<float>(width + 1), width));
-    model.open(*known.text);
+    CHECK_FALSE(model.features().receive(*known.text, 0, std::vector<float>(width / 2), width / 2));
+    CHECK_FALSE(model.features().receive(*known.text, 0, std::vector<float>(width + 1), width));
+    model.cache().open(*known.text);
     known.told[2] = normal_numbers(random, width, 0.0F, 2.0F);
-    REQUIRE(model.receive(*known.text, 2, known.told[2], width));
+    REQUIRE(model.features().receive(*known.text, 2, known.told[2], width));
     const Position end = known.text->cache->positions;  // the second of these is beyond it
-    CHECK(model.receive(*known.text, end - 1, std::vector<float>(2 * width), width));
+    CHECK(model.features().receive(*known.text, end - 1, std::vector<float>(2 * width), width));
     CHECK(known.text->cache->features.size() == 2);
     known.text->follow(std::vector<TokenId>{3});
-    const std::vector<DraftModel::Expansion> root{{known.text, {known.text->tree.root().id}, 2}};
+    const std::vector<DraftExpansion> root{{known.text, {known.text->tree.root().id}, 2}};
     REQUIRE(model.prepare(root));
     (void)model.take(RunOutcome::Cancelled);
     CHECK(known.text->cache->features.contains(2));
@@ -210,10 +210,10 @@ TEST_CASE("features of all texts that wait for their slots are limited, a text's
     std::size_t kept = 0;
     const auto open = [&] {
         texts.push_back(random_text(random, eagle.target.config().vocab_size, 5));
-        model.open(*texts.back());
+        model.cache().open(*texts.back());
         const auto positions = static_cast<std::size_t>(texts.back()->cache->positions);
         const std::vector<float> states(positions * backend->width());
-        REQUIRE(model.receive(*texts.back(), 0, states, backend->width()));
+        REQUIRE(model.features().receive(*texts.back(), 0, states, backend->width()));
         kept += texts.back()->cache->features.size();
         return texts.back()->cache->features.size() == positions;
     };
@@ -235,16 +235,17 @@ TEST_CASE("a text of many tokens without features begins behind all but the last
         const auto backend = eagle.backend();
         DraftModel model{*backend, options_of(*backend, true)};
         const auto text = random_text(random, eagle.target.config().vocab_size, 90);
-        model.open(*text);
+        model.cache().open(*text);
         const std::size_t width = backend->width();
-        if (told) REQUIRE(model.receive(*text, 0, std::vector<float>(30 * width), width));
+        if (told)
+            REQUIRE(model.features().receive(*text, 0, std::vector<float>(30 * width), width));
         text->follow(std::vector<TokenId>{3});
-        const std::vector<DraftModel::Expansion> root{{text, {text->tree.root().id}, 2}};
+        const std::vector<DraftExpansion> root{{text, {text->tree.root().id}, 2}};
         std::size_t rows = 0;
-        std::vector<DraftModel::Said> said;
+        std::vector<NodeCandidates> said;
         while (said.empty()) {
             REQUIRE(model.prepare(root));
-            rows += model.rows();
+            rows += model.pass().rows().size();
             said = model.take(model.run(nullptr)).said;
         }
         CHECK(text->cache->begin == (told ? 0 : 26));

@@ -136,9 +136,3 @@ TEST_CASE("a uniform set has exactly as many sub-layers as asked for, as long as
     }
     CHECK(SkipSet::uniform(2, 4, 2, 2).count() == 0);
 }
-
-TEST_CASE("the Jaccard index compares what two sets skip") {
-    CHECK(parsed("attn:1,2 mlp:3", 8).jaccard(parsed("attn:2,4 mlp:3", 8)) == doctest::Approx(0.5));
-    CHECK(SkipSet{8}.jaccard(SkipSet{8}) == 1.0);
-    CHECK(SkipSet{8}.jaccard(parsed("mlp:0", 8)) == 0.0);
-}

@@ -57,10 +57,10 @@ struct Draft {
         request.text = random_tokens(random, file.config().vocab_size, 40);
         request.context = 300;
         text = std::make_shared<DraftText>(request);
-        model->open(*text);
+        model->cache().open(*text);
     }
-    std::vector<DraftModel::Said> expand(DraftNodeId node) {
-        const std::vector<DraftModel::Expansion> expansions{{text, {node}, 3}};
+    std::vector<NodeCandidates> expand(DraftNodeId node) {
+        const std::vector<DraftExpansion> expansions{{text, {node}, 3}};
         if (!model->prepare(expansions)) return {};
         return model->take(model->run(nullptr)).said;
     }
@@ -137,13 +137,13 @@ TEST_CASE("a text that is read whole takes no keys and values that another proce
     std::mt19937 random{4};
     Draft draft{file, true, random};
     draft.check_chain(2);
-    std::vector<std::byte> bytes(draft.model->kv_bytes());
+    std::vector<std::byte> bytes(draft.model->backend().kv_bytes());
     draft.text->follow(std::vector<TokenId>{draft.trunk_token(1), 5});
     CHECK_FALSE(draft.model->write_kv_at(*draft.text, draft.text->cache->cached(), bytes));
     Draft same{file, false, random};
     same.check_chain(2);
     same.text->follow(std::vector<TokenId>{same.trunk_token(1), 5, 6});
-    bytes.resize(same.model->kv_bytes());
+    bytes.resize(same.model->backend().kv_bytes());
     CHECK(same.model->write_kv_at(*same.text, same.text->cache->cached(), bytes));
 }
 
@@ -154,7 +154,6 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
     std::mt19937 random{5};
     Draft draft{file, true, random};
     const LayerSkipDpOptions options{.layers = layers, .skip = 1, .keep_first = 1, .keep_last = 0};
-    draft.model->reserve_scratch(2);
     LayerChooser choice{*draft.model, options};
     draft.check_chain(2);
     draft.text->follow(std::vector<TokenId>{draft.trunk_token(1), 5, 6});

@@ -60,7 +60,6 @@ struct Searching {
                                                                     .rows_max = 8,
                                                                     .skip = SkipSet{kFakeLayers},
                                                                     .whole_text = true});
-        model().reserve_scratch(options.scratch_slots());
         searcher.emplace(model(), options);
         ask(request);
     }
@@ -72,12 +71,12 @@ struct Searching {
     /// A pass of the model, which reads on and expands the root.
     void pass() {
         const DraftNodeId root = asked->text->tree.root().id;
-        const std::vector<DraftModel::Expansion> expansions{{asked->text, {root}, 1}};
+        const std::vector<DraftExpansion> expansions{{asked->text, {root}, 1}};
         if (model().prepare(expansions)) (void)model().take(model().run(nullptr));
     }
     /// Until the text is read up to its root.
     void read() {
-        while (model().behind(*asked->text) > 0) pass();
+        while (model().cache().behind(*asked->text) > 0) pass();
     }
     /// So long that a trial is allowed.
     void worked() {
@@ -298,7 +297,7 @@ namespace {
 struct SearchBench {
     SearchBench() : bench{plan_of({.pace = DraftPace::Ahead, .gamma = 4}), tools_of(backend)} {
         backend.on_run = [this] { bench.context.time += Micros{1'000}; };
-        free_before = model->free_pages();
+        free_before = model->cache().free_pages();
     }
     DraftTools tools_of(FakeBackend& of) {
         DraftTools tools;
@@ -354,7 +353,7 @@ TEST_CASE("a trial whose request is stopped ends at once, says nothing and holds
         if (cancelled_first) scene.stop();
         while (scene.bench.context.run_job()) {
         }
-        CHECK(scene.model->free_pages() == scene.free_before);
+        CHECK(scene.model->cache().free_pages() == scene.free_before);
         CHECK_FALSE(scene.bench.context.failure);
         // The next request is served, and tried on.
         const Request next = SearchBench::request(23);
@@ -382,9 +381,9 @@ TEST_CASE("verdicts and a new attempt while a trial runs change neither text nor
     while (scene.bench.context.run_job()) {
     }
     CHECK_FALSE(scene.bench.context.failure);
-    CHECK(scene.model->free_pages() < scene.free_before);  // the new attempt's
+    CHECK(scene.model->cache().free_pages() < scene.free_before);  // the new attempt's
     scene.stop();
-    CHECK(scene.model->free_pages() == scene.free_before);
+    CHECK(scene.model->cache().free_pages() == scene.free_before);
 }
 
 TEST_CASE("a row of a candidate reads keys of candidates that were computed with its own set") {
