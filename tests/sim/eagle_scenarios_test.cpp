@@ -1,5 +1,5 @@
-// Scenarios with an EAGLE draft, whose features are lost, doubled and late: that they meet this, and
-// that wrong features cost acceptance alone.
+// Scenarios with an EAGLE draft, whose features are lost, doubled and late: that they meet this,
+// and that wrong features cost acceptance alone.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
-// CarelessFeatures: the inbox in front of an EAGLE draft's actor. Of the notes with features some are
-// lost, some come twice, and some after later messages, perhaps those of the next attempt.
+// CarelessFeatures: the inbox in front of an EAGLE draft's actor. Of the notes with features some
+// are lost, some come twice, and some after later messages, perhaps those of the next attempt.
 //
 // A note names a slot that its receiver releases, so a note that is late or comes twice is copied:
 // its slot is released at once, and each copy is delivered from a pool of one slot of this inbox.
