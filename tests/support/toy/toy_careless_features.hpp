@@ -160,13 +160,22 @@ private:
         msg::TensorNote note = copy.note;
         note.tensor = slot.index;
         note.tensor_generation = slot.generation;
-        context_->instead = &consumer;
+        const Instead here{*context_, consumer};
         draft_->handle(copy.from, static_cast<std::uint16_t>(msg::Kind::TensorNote),
                        std::as_bytes(std::span{&note, 1}));
-        context_->instead = nullptr;
         PACE_CHECK(producer.has_room(), "a note with features was handled, its slot is not free");
     }
 
+    /// Also where the handler throws, as it does when memory runs out.
+    struct Instead {
+        Instead(FeatureContext& context, TensorConsumer& consumer) : of{context} {
+            of.instead = &consumer;
+        }
+        Instead(const Instead&) = delete;
+        Instead& operator=(const Instead&) = delete;
+        ~Instead() { of.instead = nullptr; }
+        FeatureContext& of;
+    };
     struct alignas(kLineBytes) Line {
         std::byte bytes[kLineBytes];
     };
