@@ -5,6 +5,7 @@
 
 #include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/tensor_rows.hpp"
+#include "ipc/base/faults.hpp"
 
 namespace paceline {
 namespace {
@@ -60,7 +61,8 @@ Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
     TensorConsumer* tensors = context().tensors_from(from);
     if (tensors == nullptr) return {};
     Status taken = take(from, note, *tensors);
-    tensors->release({note.tensor, note.tensor_generation});
+    const bool kept = planted(PlantedBug::FeatureSlotKept) && !find(note.route);
+    if (!kept) tensors->release({note.tensor, note.tensor_generation});
     if (taken.ok()) go_on_with_jobs();
     return taken;
 }
@@ -76,8 +78,9 @@ Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsume
     if (!viewed) return viewed.error();
     if (note.role != msg::TensorRole::Features)
         return choice_->take(note, hidden_rows(viewed.value()));
+    const Position first = note.first_position + (planted(PlantedBug::FeaturesMisplaced) ? 1 : 0);
     const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
-                      model()->features().receive(*request->text, note.first_position,
+                      model()->features().receive(*request->text, first,
                                                   hidden_rows(viewed.value()), note.row_elements);
     return fits ? Status{} : unexpected(from, "features of another width than its model reads");
 }

@@ -123,6 +123,9 @@ enum class PlantedBug : std::uint8_t {
     ForcedIsAccepted,   // the matcher follows a token that the grammar forces before a row has it
     // A draft that searches its skip set.
     TrialOutlivesRequest,  // the job goes on when its request was stopped
+    // Features for an EAGLE draft.
+    FeatureSlotKept,    // of a note about a request or an attempt that is over
+    FeaturesMisplaced,  // each lies beside the next token
 };
 
 #ifdef PACELINE_FAULTS

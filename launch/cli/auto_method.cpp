@@ -2,14 +2,21 @@
 
 #include "launch/base/device.hpp"
 #include "launch/config/method_list.hpp"
+#include "launch/load/parts_search.hpp"
+#include "launch/placement/method_fit.hpp"
 #include "launch/plan/account_gain.hpp"
 #include "launch/plan/method_trial.hpp"
 
 namespace paceline {
+
 AutoMethod::AutoMethod(const RunOptions& options,
                        const ModelFile& file,
                        const Environment& environment)
-    : history_{file, options.model, options.draft_model, environment.cache_folder} {}
+    : history_{file, options.model, options.draft_model, environment.cache_folder} {
+    history_.leave_out_if(
+        [&file, search = parts_search(options.model.parts, environment)](
+            const std::string& method) { return lacks_own_part(method, file, search); });
+}
 
 AutoChoice AutoMethod::choose(const RunOptions& options) const {
     if (!device_of(options.model).exact)

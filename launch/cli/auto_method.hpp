@@ -17,6 +17,7 @@ namespace paceline {
 
 class AutoMethod {
 public:
+    /// Borrows the file.
     AutoMethod(const RunOptions& options, const ModelFile& file, const Environment& environment);
 
     /// Of options with --method auto. `exact` false, which plain decoding alone has: plain.

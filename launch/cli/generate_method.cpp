@@ -14,6 +14,7 @@
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/parts_search.hpp"
+#include "launch/placement/method_fit.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/account_gain.hpp"
 #include "launch/plan/replan.hpp"
@@ -59,7 +60,12 @@ GenerateMethod::GenerateMethod(const GenerateOptions& options,
       params_{params},
       environment_{environment},
       automatic_{options.method == kAutoMethod},
-      history_{file, options.model, "", environment.cache_folder, options.requests} {}
+      history_{file, options.model, "", environment.cache_folder, options.requests} {
+    history_.leave_out_if(
+        [&file, search = parts_search(options.model.parts, environment)](const std::string& name) {
+            return lacks_own_part(name, file, search);
+        });
+}
 
 AutoChoice GenerateMethod::first_choice() const {
     if (!automatic_) return {.method = options_.method, .reason = {}};

@@ -5,10 +5,13 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/limits.hpp"
+#include "ipc/transport/tensor_pool.hpp"
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/gpu.hpp"
 #include "launch/load/make_backend.hpp"
+#include "launch/placement/pipeline_layout.hpp"
 #include "model/eagle/eagle_backend.hpp"
+#include "model/eagle_spec.hpp"
 #include "model/kv_layers.hpp"
 #include "model/kv_layout.hpp"
 
@@ -40,6 +43,21 @@ std::uint64_t logits_bytes(const ModelConfig& config) {
     return std::uint64_t{4} * kVerifyRowsMax * static_cast<std::uint64_t>(config.vocab_size);
 }
 
+/// Of the last segment: the tensors of features on their way to an EAGLE draft, and the states that
+/// it keeps of the layers of a batch.
+std::uint64_t feature_bytes(const Placement& placement,
+                            const std::optional<DraftBackend>& draft,
+                            std::uint32_t rows,
+                            int dim) {
+    if (!draft || !draft->options.eagle || !placement.draft()) return 0;
+    const EagleSpec& eagle = *draft->options.eagle;
+    const EdgeSpec edge =
+        feature_edge(placement.verifier(), *placement.draft(), dim, eagle.states());
+    return std::uint64_t{edge.tensor_slots} * pool_stride(edge.tensor_bytes) +
+           std::uint64_t{rows} * eagle.layers.size() * static_cast<std::uint64_t>(dim) *
+               sizeof(float);
+}
+
 std::string whole_megabytes(std::uint64_t bytes) {
     char text[32];
     std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
@@ -56,6 +74,14 @@ std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_s
     const std::uint64_t pages = static_cast<std::uint64_t>(stage.retain_mb) * 1'000'000 / page;
     const auto most = static_cast<std::uint64_t>(kv_slots / kKvPageSlots);
     return static_cast<std::int32_t>(std::min(pages, most)) * kKvPageSlots;
+}
+
+std::uint64_t role_batches(bool last, bool exit, bool self_draft, bool adapter) {
+    std::uint64_t batches = 1;             // SegmentRunner: its layers' scratch
+    if (last) ++batches;                   // FinalVerify
+    if (exit) batches += adapter ? 2 : 1;  // EarlyVerify: gathered rows; ExitEvaluator: adapted
+    if (self_draft) batches += adapter ? 3 : 1;  // SelfDraft: a pass; ExitAdapter: in and out
+    return batches;
 }
 
 MemoryNeed plan_backend(const ModelFile& file,
@@ -123,9 +149,11 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
         if (stage.device.gpu) own.kv = gpu_kv;
         own.first_layer = stage.layers.first;
         own.last_layer = stage.layers.last;
+        bool evaluates = false;
         if (exit) {
             const ExitPlace place{stage.layers.last, stage.exit, stage.id == placement.verifier()};
             ExitHeads heads = exit_heads(*exit, file.config(), parts, place, {});
+            evaluates = heads.options.has_value();
             own.final_head = heads.final_head;
             own.heads = std::move(heads.heads);
             own.adapter = std::move(heads.adapter);
@@ -135,12 +163,20 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             own.heads.insert(own.heads.end(), self->heads.begin(), self->heads.end());
             own.adapter = self->adapter;
         }
+        const bool has_adapter = own.adapter.has_value();
         MemoryNeed need = plan_backend(file, own, stage.name, stage.device);
         const int dim = file.config().dim;
+        const std::uint64_t row = static_cast<std::uint64_t>(dim) * sizeof(float);
         need.retained_bytes =
-            static_cast<std::uint64_t>(retained_slots(stage, dim, options.kv_slots)) *
-            static_cast<std::uint64_t>(dim) * sizeof(float);
-        (need.on_gpu ? need.workspace_bytes : need.other_bytes) += need.retained_bytes;
+            static_cast<std::uint64_t>(retained_slots(stage, dim, options.kv_slots)) * row;
+        const bool last = stage.id == placement.verifier();
+        need.role_bytes =
+            role_batches(last, evaluates, self && stage.layers.first == 0, has_adapter) *
+            stage.rows_max * row;
+        (need.on_gpu ? need.workspace_bytes : need.other_bytes) +=
+            need.retained_bytes + need.role_bytes;
+        if (last) need.feature_bytes = feature_bytes(placement, draft, stage.rows_max, dim);
+        need.other_bytes += need.feature_bytes;
         needs.push_back(std::move(need));
     }
     return needs;

@@ -30,8 +30,11 @@ struct MemoryNeed {
     std::uint64_t other_bytes = 0;      // of the host, with what it retains there
     bool on_gpu = false;                // weights and KV cache are
     std::uint64_t workspace_bytes = 0;  // of the GPU, with what recordings of batches may take, and
-                                        // what it retains there
-    std::uint64_t retained_bytes = 0;   // of the one or the other: hidden states
+                                        // what it retains and its roles keep there
+    // Hidden states, where the stage computes; in other_bytes or in workspace_bytes:
+    std::uint64_t retained_bytes = 0;
+    std::uint64_t role_bytes = 0;     // of the batches that a segment's roles hold, at most
+    std::uint64_t feature_bytes = 0;  // of an EAGLE draft's features, on the host; in other_bytes
 
     /// Bytes of the host's memory.
     [[nodiscard]] std::uint64_t on_host() const {
@@ -41,6 +44,12 @@ struct MemoryNeed {
 
 /// Slots of the KV caches whose hidden states the stage keeps (retained_states.hpp): whole pages.
 [[nodiscard]] std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_slots);
+/// Batches of hidden states that the roles of a segment hold beside its backend's own: a scratch
+/// batch of its layers, the last segment's, and what an exit or a target that drafts for itself
+/// evaluates, with what the adapter of either reads and gives. Memory for them is allocated by the
+/// first jobs (Backend::make_rows()). An upper estimate: a GPU's workspace has room for some of
+/// them, which smaller batches before them may have taken.
+[[nodiscard]] std::uint64_t role_batches(bool last, bool exit, bool self_draft, bool adapter);
 /// Of a backend with `options`; `name` is for messages.
 [[nodiscard]] MemoryNeed plan_backend(const ModelFile& file,
                                       const CpuOptions& options,

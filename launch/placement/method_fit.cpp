@@ -1,5 +1,7 @@
 #include "launch/placement/method_fit.hpp"
 
+#include <optional>
+
 #include "launch/config/methods.hpp"
 #include "launch/placement/stage_sizes.hpp"
 
@@ -67,6 +69,21 @@ PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
     if (config.exit) see_exits(*config.exit, parts, placement, seen);
     if (seen.missing) return PartsUse::StandIns;
     return seen.trained ? PartsUse::Trained : PartsUse::None;
+}
+
+bool lacks_own_part(const PipelineConfig& asked, const UsedParts& parts) {
+    if (asked.draft && asked.draft->model == DraftModelKind::Eagle && parts.draft_missing)
+        return true;
+    const std::optional<SelfDraftConfig>& self = asked.self_draft;
+    const bool adapter = self && self->head == SelfDraftHead::Adapter;
+    return parts.store_missing || parts.ahead_missing || (adapter && parts.files.adapter.empty());
+}
+
+bool lacks_own_part(std::string_view method, const ModelFile& file, const PartsSearch& search) {
+    const Result<PipelineConfig> asked = method_config(method);
+    if (!asked) return true;
+    const Result<ResolvedConfig> found = use_parts(asked.value(), search, file);
+    return !found || lacks_own_part(asked.value(), found.value().parts);
 }
 
 std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search) {

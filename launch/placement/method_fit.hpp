@@ -1,5 +1,5 @@
 // Which methods of configs/ can decode a model, and with which parts: trained ones that were found
-// for it, or stand-ins. For `inspect`.
+// for it, or stand-ins. For `inspect`, `plan` and `--method auto`.
 //
 // Reads the parts' files; starts nothing. One thread.
 #pragma once
@@ -29,6 +29,15 @@ struct MethodFit {
 };
 
 [[nodiscard]] PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement);
+
+/// Whether a configuration is made for a part of its own (EAGLE, Medusa, Kangaroo's adapter, REST's
+/// datastore) that is not there: another method decodes in its place. `asked`: as written, before
+/// use_parts(); `parts`: what that found.
+[[nodiscard]] bool lacks_own_part(const PipelineConfig& asked, const UsedParts& parts);
+/// The same of a method of configs/; also true if its part cannot be used.
+[[nodiscard]] bool lacks_own_part(std::string_view method,
+                                  const ModelFile& file,
+                                  const PartsSearch& search);
 
 /// Of every method of methods(), in their order.
 [[nodiscard]] std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <utility>
 #include <vector>
 
 #include "launch/config/method_list.hpp"
@@ -44,7 +45,12 @@ void MethodHistory::read() {
 
 AutoChoice MethodHistory::choice_from(const MethodRecord& record, const std::string& plain) const {
     std::vector<std::string> known;
-    for (const Method& method : methods()) known.emplace_back(method.name);
+    for (const Method& method : methods()) {
+        std::string name{method.name};
+        // One that was never run is not chosen: its part need not be looked for.
+        if (!lacks_ || record.find(name) == nullptr || !lacks_(name))
+            known.push_back(std::move(name));
+    }
     return choose_method(record, cores_, known, plain);
 }
 

@@ -12,7 +12,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "launch/base/model_options.hpp"
 #include "launch/plan/auto_choice.hpp"
@@ -33,6 +35,10 @@ public:
                   int requests = 1,
                   Batches batches = Batches::Full);
 
+    /// Methods of the record that `lacks` is true of are not chosen. Called at each choice.
+    void leave_out_if(std::function<bool(const std::string& method)> lacks) {
+        lacks_ = std::move(lacks);
+    }
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
     /// Of requests that share a batch all the time: plain decoding, which reads the weights once
@@ -63,6 +69,7 @@ private:
     MethodRecords records_;
     MethodRecord own_;     // of the second
     MethodRecord record_;  // of both
+    std::function<bool(const std::string& method)> lacks_ = {};
 };
 
 }  // namespace paceline

@@ -89,9 +89,8 @@ PlannedMethod fit_of(const Method& method,
         found.notes.emplace_back("without trained parts for this model");
     const std::optional<DraftConfig>& draft = pipeline.value().config.draft;
     found.guarded = !draft || !draft->observes();
-    const std::optional<SelfDraftConfig>& self = pipeline.value().config.self_draft;
-    found.lacks_adapter = self && self->head == SelfDraftHead::Adapter &&
-                          pipeline.value().parts.files.adapter.empty();
+    const Result<PipelineConfig> asked = method_config(method.name);
+    found.lacks_part = !asked || lacks_own_part(asked.value(), pipeline.value().parts);
     found.unverified = pipeline.value().config.acceptance != AcceptanceRule::Coupled;
     return found;
 }
@@ -161,7 +160,7 @@ void predict_all(const PredictionInputs& inputs,
 /// It can decode the model here, exactly and with the part that it is made for, and what it can
 /// lose is bounded.
 bool suits_auto(const PlannedMethod& method) {
-    return method.refusal.empty() && !method.unverified && method.guarded && !method.lacks_adapter;
+    return method.refusal.empty() && !method.unverified && method.guarded && !method.lacks_part;
 }
 
 std::vector<std::string> names_of(const Planned& planned) {

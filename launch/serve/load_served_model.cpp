@@ -11,6 +11,7 @@
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/model_use.hpp"
+#include "launch/placement/method_fit.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/method_history.hpp"
 #include "launch/session/pipeline_start.hpp"
@@ -120,6 +121,9 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
     MethodHistory history{model.opened.file,   options.model,
                           options.draft_model, environment.cache_folder,
                           options.requests,    MethodHistory::Batches::AsTheyCome};
+    history.leave_out_if(
+        [&file = model.opened.file, search = parts_search(options.model.parts, environment)](
+            const std::string& method) { return lacks_own_part(method, file, search); });
     const AutoChoice choice = choice_of(options, history);
     if (options.method == kAutoMethod && options.config_file.empty())
         tell("method " + choice.method + ": " + choice.reason);

@@ -9,6 +9,7 @@
 #include "actors/segment/segment_actor.hpp"
 #include "model/kv_layout.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "tests/support/toy/toy_careless_features.hpp"
 #include "tests/support/toy/toy_frail.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 #include "tests/support/toy/toy_guesses.hpp"
@@ -103,6 +104,8 @@ ToyActor make_segment(const SimBodyParts& parts, StageId id) {
     }
     if (segment.next) segment.retained_slots = parts.retained_slots;
     if (!segment.next) segment.verify.grammars = toy_grammars();
+    if (!segment.next && plan.draft == ToyDraft::Eagle)
+        segment.features = FeatureOptions{*segment.draft, feature_layers_of(plan)};
     if (parts.exit.at == index) segment.exit = parts.exit.options;
     if (index == 1 && parts.self_draft) {
         segment.self_draft = parts.self_draft;
@@ -135,6 +138,21 @@ ToyActor make_searching_draft(const SimBodyParts& parts, const DraftPlan& plan) 
     return {std::move(backend), std::make_unique<DraftActor>(plan, std::move(tools))};
 }
 
+/// The target's own layers, led by its features; they come as over a bad network.
+ToyActor make_eagle(const SimBodyParts& parts, const DraftPlan& plan) {
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, parts.plan.kv_slots);
+    const std::size_t layers = feature_layers_of(parts.plan).size();
+    backend->features = std::make_shared<FakeFeatures>(std::max<std::size_t>(1, layers) * kFakeDim);
+    if (layers == 0) backend->features->fates = parts.features;
+    DraftTools tools;
+    tools.grammars = toy_grammars();
+    tools.model = std::make_unique<DraftModel>(
+        *backend, DraftModelOptions{.vocab_size = kFakeVocab, .target_features = true});
+    auto actor = std::make_unique<DraftActor>(plan, std::move(tools));
+    return {std::move(backend),
+            std::make_unique<CarelessFeatures>(std::move(actor), parts.plan.seed, parts.features)};
+}
+
 ToyActor make_draft(const SimBodyParts& parts) {
     const ToyPlan& plan = parts.plan;
     DraftPlan draft{.first_segment = toy_segment(1),
@@ -144,6 +162,7 @@ ToyActor make_draft(const SimBodyParts& parts) {
     if (parts.exit.at > 0 && parts.exit.options.sends_candidates)
         draft.exit = toy_segment(parts.exit.at);
     if (parts.search) return make_searching_draft(parts, draft);
+    if (plan.draft == ToyDraft::Eagle) return make_eagle(parts, draft);
     DraftTools tools;
     tools.grammars = toy_grammars();
     tools.source = [parts](const Request& request) -> std::unique_ptr<DraftSource> {

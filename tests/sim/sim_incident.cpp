@@ -126,7 +126,8 @@ void add_slow_jobs(SimRandom& random, SimScenario& scenario) {
     // Each kind of job that is slow costs an attempt or two where nothing is known of it: where
     // that is more than two in a row, a request would be poison with good reason.
     const bool few_kinds = scenario.plan.segments == 1 && scenario.exit.at == 0 &&
-                           !scenario.self_draft && !has_long_prompts(scenario.plan);
+                           !scenario.self_draft && !has_long_prompts(scenario.plan) &&
+                           scenario.plan.draft != ToyDraft::Eagle;
     scenario.timing.row_timed = !few_kinds || random.chance(30);
 }
 

@@ -80,6 +80,9 @@ constexpr std::array kBugs{
     Bug{PlantedBug::MaskBeforeBias, "MaskBeforeBias", nullptr},
     Bug{PlantedBug::GrammarNotResent, "GrammarNotResent", nullptr},
     Bug{PlantedBug::ForcedIsAccepted, "ForcedIsAccepted", nullptr},
+    Bug{PlantedBug::FeatureSlotKept, "FeatureSlotKept", nullptr},
+    Bug{PlantedBug::FeaturesMisplaced, "FeaturesMisplaced",
+        "harmless: features decide what is proposed, and no proposal decides what is accepted"},
 };
 
 constexpr std::uint64_t kSeeds = 10'000;

@@ -410,6 +410,7 @@ private:
         outcome_.events = world_.events();
         outcome_.fenced = conductor_.fenced();
         outcome_.restarts = world_.incarnations().size() - 1 - scenario_.processes.size();
+        outcome_.features = *scenario_.features;
         outcome_.gave_up = world_.gave_up().has_value();
         return outcome_;
     }

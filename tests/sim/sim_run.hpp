@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "tests/sim/sim_incident.hpp"
+#include "tests/support/toy/toy_features.hpp"
 
 namespace paceline::testing {
 
@@ -42,6 +43,7 @@ struct SimOutcome {
     std::uint64_t restarts = 0;       // incarnations
     std::uint64_t fenced = 0;         // verdicts of old attempts that the log refused
     std::uint64_t faults = 0;
+    FeatureFates features = {};  // of an EAGLE draft
     bool gave_up = false;  // the supervisor ended the run: too many deaths
 };
 

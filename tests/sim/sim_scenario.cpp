@@ -128,6 +128,11 @@ void draw_method(SimRandom& random, const SimScenario& scenario, SimBodyParts& p
     dispatch.prompt_share = static_cast<float>(random.below(10)) / 10.0F;
     parts.hold_limit = Micros{static_cast<std::int64_t>(1 + random.below(20'000))};
     parts.candidate_right = 0.25 * static_cast<double>(random.below(5));
+    // EAGLE-2's tree, by numbers that are drawn for other drafts.
+    if (scenario.plan.draft != ToyDraft::Eagle || parts.growth.exit_alternatives % 2 == 0) return;
+    parts.growth.tree = GrowthTree::Levels;
+    parts.growth.width = 2 + parts.growth.exit_alternatives;
+    parts.growth.tree_nodes = 4 * parts.growth.gamma;
 }
 
 Request draw_request(SimRandom& random, const ToyPlan& plan, bool first_turn) {
@@ -216,6 +221,19 @@ void share_prompts(std::uint64_t seed, SimScenario& scenario) {
     }
 }
 
+/// Of an EAGLE draft: a tensor holds three rows, so that features of prompts are dropped, or many.
+void send_features(SimScenario& scenario) {
+    const ToyPlan& plan = scenario.plan;
+    if (plan.draft != ToyDraft::Eagle) return;
+    const std::size_t layers = std::max<std::size_t>(1, feature_layers_of(plan).size());
+    const std::size_t rows = plan.seed % 2 == 0 ? 3 : kVerifyRowsMax;
+    for (EdgeSpec& edge : scenario.edges) {
+        if (edge.from != toy_segment(plan.segments) || edge.to != toy_draft(plan)) continue;
+        edge.tensor_slots = 1;  // as many as are drawn
+        edge.tensor_bytes = rows * layers * kFakeDim * sizeof(float);
+    }
+}
+
 void draw_edges(SimRandom& random, SimScenario& scenario) {
     scenario.edges = toy_edges(scenario.plan);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
@@ -233,6 +251,7 @@ void draw_edges(SimRandom& random, SimScenario& scenario) {
     if (scenario.exit.at > 1 && !is_there(exit, toy_segment(1))) {
         scenario.edges.push_back({.from = exit, .to = toy_segment(1)});
     }
+    send_features(scenario);
     const std::uint32_t slots = 8U << random.below(4);
     const auto tensor_slots = static_cast<std::uint32_t>(2 + random.below(3));
     for (EdgeSpec& edge : scenario.edges) {
@@ -258,6 +277,7 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
                        .disk = std::make_shared<std::string>(),
                        .draft_cost = random.chance(50) ? DraftCost::Compute : DraftCost::Instant,
                        .texts = scenario.texts,
+                       .features = scenario.features,
                        .retained_slots = draw_retained(scenario.plan)};
     draw_method(random, scenario, parts);
     const std::optional<StageId> draft = toy_draft(scenario.plan);
@@ -325,6 +345,8 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     SimRandom guesses{seed ^ 0x6e55e5ULL};
     if (plan.draft == ToyDraft::Lookup && !scenario.search && guesses.chance(60))
         plan.draft = ToyDraft::Guesses;
+    SimRandom eagle{seed ^ 0xea61eULL};
+    if (plan.draft == ToyDraft::Oracle && eagle.chance(25)) plan.draft = ToyDraft::Eagle;
     scenario.exit = draw_exit(random, plan);
     if (scenario.self_draft) scenario.exit = {};
     draw_edges(random, scenario);

@@ -17,6 +17,7 @@
 #include "runtime/simulation/sim_world.hpp"
 #include "tests/sim/random_timing.hpp"
 #include "tests/sim/sim_incident.hpp"
+#include "tests/support/toy/toy_features.hpp"
 #include "tests/support/toy/toy_pipeline.hpp"
 
 namespace paceline::testing {
@@ -71,12 +72,18 @@ struct SimScenario {
     std::shared_ptr<std::function<void(StageId)>> on_poison =
         std::make_shared<std::function<void(StageId)>>();
     std::shared_ptr<SimTexts> texts = std::make_shared<SimTexts>();
+    std::shared_ptr<FeatureFates> features = std::make_shared<FeatureFates>();  // an EAGLE draft's
     std::string describe() const;
 };
 
 /// In some pipelines prompts are long, and their prefill goes in batches of up to so many rows.
 [[nodiscard]] inline bool has_long_prompts(const ToyPlan& plan) {
     return plan.seed % 8 == 0;
+}
+
+/// The layers after which an EAGLE draft reads the target's states; none: after the last one.
+[[nodiscard]] inline std::vector<int> feature_layers_of(const ToyPlan& plan) {
+    return plan.segments == 1 && plan.seed % 3 == 0 ? std::vector{2, 5} : std::vector<int>{};
 }
 
 [[nodiscard]] SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds = {});

@@ -145,6 +145,7 @@ public:
         }
         for (std::size_t i = 0; adapter_after == 0 && i < rows.size(); ++i)
             remember(rows[i], hidden, i);
+        if (features && features->fates) read_features(rows, hidden);
         return RunOutcome::Done;
     }
 
@@ -305,6 +306,21 @@ private:
     /// What the adapter is to be given of a row.
     void remember(const Row& row, std::span<const float> hidden, std::size_t index) {
         newest_[static_cast<std::size_t>(row.slot)] = load(hidden, index);
+    }
+    /// A feature that is not what the draft itself makes of the token before a row leads its
+    /// candidates astray.
+    void read_features(std::span<const Row> rows, std::span<float> hidden) {
+        FeatureFates& fates = *features->fates;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (rows[i].position == 0) continue;
+            const KvSlot before = rows[i].key_slot(rows[i].position - 1);
+            if (!features->given(before)) continue;
+            ++fates.read;
+            const std::uint64_t feature = load(features->feature(before), 0);
+            if (feature == newest_[static_cast<std::size_t>(before)]) continue;
+            ++fates.wrong;
+            store(hidden, i, mix(load(hidden, i), feature));
+        }
     }
     static bool runs(const Row& row, int sublayer) {
         return sublayer >= row.first && sublayer < row.last &&

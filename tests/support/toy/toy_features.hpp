@@ -1,14 +1,29 @@
-// FakeFeatures: the features of a toy EAGLE draft: what it was given for each slot. Its backend
-// computes as without them, so they may be lost or late; the tests read what came.
+// FakeFeatures: the features of a toy EAGLE draft: what it was given for each slot.
+//
+// Without `fates` its backend computes as without them; the tests read what came. With them the
+// backend compares the feature before each row with its own output there: one that differs changes
+// what the row proposes, as a wrong feature does in a trained draft, and is counted.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "model/feature_slots.hpp"
 
 namespace paceline::testing {
+
+/// What became of features on their way to a draft, and in it.
+struct FeatureFates {
+    std::uint64_t lost = 0;  // notes
+    std::uint64_t doubled = 0;
+    std::uint64_t late = 0;
+    std::uint64_t read = 0;   // by a row, of the slot before it
+    std::uint64_t wrong = 0;  // of those: another state than the draft's own there
+};
 
 class FakeFeatures final : public FeatureSlots {
 public:
@@ -25,6 +40,7 @@ public:
     }
 
     std::vector<std::vector<float>> all;  // that were ever given
+    std::shared_ptr<FeatureFates> fates;  // for features after the last layer
 
 private:
     std::size_t width_;

@@ -7,6 +7,7 @@
 #include "actors/draft/draft_actor.hpp"
 #include "actors/draft/prompt_lookup_source.hpp"
 #include "actors/segment/segment_actor.hpp"
+#include "ipc/base/check.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 #include "tests/support/toy/toy_guesses.hpp"
@@ -149,6 +150,7 @@ ConductorPlan toy_conductor_plan(const ToyPlan& plan) {
 
 ToyActor make_toy_actor(const ToyPlan& plan, StageId id) {
     if (id == toy_draft(plan)) {
+        PACE_CHECK(plan.draft != ToyDraft::Eagle, "its edge has no tensors here");
         DraftPlan draft{.first_segment = toy_segment(1),
                         .verifier = verifier_of(plan),
                         .vocab_size = kFakeVocab};

@@ -32,6 +32,7 @@ enum class ToyDraft : std::uint8_t {
     Lookup,
     Oracle,
     Guesses,  // from the target's own tokens, some of which are lost, doubled or late
+    Eagle,    // a model that reads the target's features; in the simulation alone
 };
 
 /// Which actors share a process.

@@ -9,6 +9,7 @@
 #include "launch/load/make_backend.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/method_fit.hpp"
+#include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "model/feature_slots.hpp"
 #include "tests/support/contains.hpp"
@@ -142,4 +143,37 @@ TEST_CASE("what is planned for an EAGLE draft is what it takes, and it reads fea
         make_backend(plan.file(target), plan.options, *parse_device("cuda:0"));
     REQUIRE(!on_gpu.ok());
     CHECK(contains(on_gpu.error().what, "an EAGLE draft computes on the CPU"));
+}
+
+TEST_CASE("the features on their way to an EAGLE draft are planned for the last segment") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    const auto last_need = [&](const std::vector<int>& layers) {
+        eagle_of(target, kTokens, layers).write(folder.path() / "eagle.safetensors");
+        const ResolvedConfig found =
+            use_parts(config_of("source = \"eagle\"\n"),
+                      {.option = folder.path().string(), .folders = {}}, target)
+                .value();
+        CpuOptions options;
+        options.kv_slots = 32;
+        const std::optional<DraftBackend> draft =
+            plan_draft_backend(*found.config.draft, found.parts.files, target, options).value();
+        const Placement placement = place(found.config, 2, {0}).value();
+        for (const MemoryNeed& need : plan_stages(target, options, placement, {}, {}, draft)) {
+            if (need.name == placement.stage(placement.verifier()).name) return need;
+        }
+        FAIL("no last segment");
+        return MemoryNeed{};
+    };
+    const MemoryNeed two = last_need({1, 2});
+    const EdgeSpec edge = feature_edge(StageId{1}, StageId{2}, 64, 2);
+    const std::uint64_t tensors = std::uint64_t{edge.tensor_slots} * edge.tensor_bytes;
+    const std::uint64_t row = std::uint64_t{2} * 64 * sizeof(float);
+    CHECK(two.feature_bytes >= tensors + kVerifyRowsMax * row);
+    CHECK(two.feature_bytes < tensors + kBatchRowsMax * row + edge.tensor_slots * 128);
+    CHECK(two.other_bytes > two.feature_bytes + two.role_bytes);
+    const MemoryNeed one = last_need({});  // the last states are those of the run itself
+    CHECK(one.feature_bytes < two.feature_bytes / 2 + edge.tensor_slots * 128);
+    CHECK(one.feature_bytes > 0);
+    CHECK(one.other_bytes - one.feature_bytes == two.other_bytes - two.feature_bytes);
 }

@@ -251,6 +251,41 @@ TEST_CASE("what is planned for a segment with an adapter is what it takes") {
     CHECK(need.kv_bytes == backend->memory_use().kv_bytes);
 }
 
+TEST_CASE("the states that an exit gathers, and its adapter gives, are planned for the segment") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
+    const auto needs_with = [&](const std::string& head) {
+        const ResolvedConfig found =
+            resolved(config_of("", "head = \"" + head + "\"\n"),
+                     {.option = folder.path().string(), .folders = {}}, target);
+        const ExitParts parts =
+            open_exit_parts(*found.config.exit, found.parts.files, target).value();
+        const Placement placement = place(found.config, target.config().layers, {0}).value();
+        CpuOptions options;
+        options.kv_slots = 64;
+        return plan_stages(target, options, placement, found.config.exit, parts, {});
+    };
+    const std::vector<MemoryNeed> adapted = needs_with("adapter");
+    const std::vector<MemoryNeed> lens = needs_with("logit-lens");
+    const auto total = [](const std::vector<MemoryNeed>& needs) {
+        std::uint64_t bytes = 0;
+        for (const MemoryNeed& need : needs) {
+            CHECK(need.role_bytes <= need.other_bytes);
+            bytes += need.role_bytes;
+        }
+        return bytes;
+    };
+    const Placement placement =
+        place(config_of("", "head = \"adapter\"\n"), target.config().layers, {0}).value();
+    const std::uint64_t batch =
+        std::uint64_t{placement.stage(StageId{1}).rows_max} * 64 * sizeof(float);
+    CHECK(total(adapted) - total(lens) == batch);
+    CHECK(role_batches(false, false, false, false) == 1);
+    CHECK(role_batches(true, true, false, false) == 3);
+    CHECK(role_batches(false, false, true, true) == 4);
+}
+
 TEST_CASE("a target that drafts for itself finds its adapter, says so, and has memory for it") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
@@ -282,4 +317,16 @@ TEST_CASE("a target that drafts for itself finds its adapter, says so, and has m
     };
     // Its attention is that of a layer: there are two.
     CHECK(2 * kv_bytes(with) == 3 * kv_bytes(without));
+
+    // The states that it reads and gives, a batch of each.
+    const auto need_of = [&](const ResolvedConfig& pipeline) {
+        CpuOptions options;
+        options.kv_slots = 64;
+        const SelfDraftPlan plan =
+            plan_self_draft(*pipeline.config.self_draft, pipeline.parts.files, target).value();
+        return plan_stages(target, options, placement, {}, {}, {}, KvType::BF16, plan).front();
+    };
+    const std::uint64_t batch =
+        std::uint64_t{placement.stages.front().rows_max} * 64 * sizeof(float);
+    CHECK(need_of(with).role_bytes - need_of(without).role_bytes == 2 * batch);
 }

@@ -110,6 +110,27 @@ TEST_CASE("EAGLE-2's tree of drawn siblings leaves the target's distribution as 
     }
 }
 
+TEST_CASE("an EAGLE draft that draws its tree leaves the target's distribution as it is") {
+    for (const std::size_t room : {8U, 1U}) {  // all features come; those of accepted rows in part
+        CAPTURE(room);
+        for (const std::int32_t kept : {20, 2}) {
+            CAPTURE(kept);
+            DrawnOptions options = siblings();
+            options.feature_rows = room;
+            options.segments = 2;
+            options.growth.own_alternatives = 0;
+            options.growth.gamma = 2;
+            options.growth.tree = GrowthTree::Levels;
+            options.growth.tree_nodes = kept;
+            options.growth.draw_top = 2;
+            options.request.sampling.top_k = 2;
+            options.request.max_tokens = 4;
+            const DrawnCounts counts = check_distribution(options);
+            CHECK(counts.features > 0);
+        }
+    }
+}
+
 TEST_CASE(
     "a draft that runs ahead of two verify batches leaves the target's distribution as it is") {
     const DrawnCounts counts = check_distribution(ahead());

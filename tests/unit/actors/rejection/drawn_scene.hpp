@@ -45,6 +45,8 @@ struct DrawnOptions {
     bool correct = false;  // a second speculative stage below the candidates of an exit
     int exit_at = 0;       // after which segment
     ExitOptions exit = {};
+    // The draft reads the target's features, which come in tensors of so many rows; 0: no.
+    std::size_t feature_rows = 0;
     DrawFilter filter = {};
     std::optional<std::uint64_t> shuffled = {};  // seed of a ShuffledWorld; else a LocalWorld
     BeginPayload request = {
@@ -61,6 +63,7 @@ struct DrawnCounts {
     std::size_t draws_of_correct = 0;
     std::size_t verdicts = 0;
     std::size_t tokens = 0;
+    std::size_t features = 0;   // that the draft was given for a slot
     std::size_t in_flight = 0;  // batches that followed another one before its verdict
 };
 
@@ -117,7 +120,7 @@ class DrawnScene {
 public:
     /// Without `draws` and `decisions` both have the counter-based generator.
     DrawnScene(const DrawnOptions& options, Chance* draws, Chance* decisions, DrawnCounts& counts)
-        : options_{options}, conductor_{counts} {
+        : options_{options}, counts_{counts}, conductor_{counts} {
         if (options.shuffled) shuffled_.emplace(*options.shuffled);
         ++counts.runs;
         add(kConductorId, conductor_);
@@ -147,6 +150,7 @@ public:
             const Status ended = world_.run();
             if (!ended) FAIL(ended.error().what);
         }
+        if (draft_backend_->features) counts_.features += draft_backend_->features->all.size();
         const auto answer = conductor_.log.answer(kOne);
         return {answer.begin(), answer.end()};
     }
@@ -164,7 +168,9 @@ private:
     [[nodiscard]] DraftTools tools(TinyBackend& backend, Chance* draws) const {
         DraftTools tools{.source = options_.source};
         tools.model = std::make_unique<DraftModel>(
-            backend, DraftModelOptions{.vocab_size = kTinyVocab, .chance = draws});
+            backend, DraftModelOptions{.vocab_size = kTinyVocab,
+                                       .chance = draws,
+                                       .target_features = backend.features != nullptr});
         return tools;
     }
     void add_drafts(Chance* draws) {
@@ -175,6 +181,8 @@ private:
         if (options_.exit_at > 0 && options_.exit.sends_candidates)
             plan.exit = segment_id(options_.exit_at);
         draft_backend_ = std::make_unique<TinyBackend>(options_.draft, 0, kTinyLayers);
+        if (options_.feature_rows > 0)
+            draft_backend_->features = std::make_shared<FakeFeatures>(kTinyDim);
         const auto peer = options_.correct ? std::optional{kCorrectId} : std::nullopt;
         draft_ = std::make_unique<DraftActor>(plan, tools(*draft_backend_, draws), peer);
         add(kDraftId, *draft_);
@@ -205,6 +213,7 @@ private:
         for (int k = 1; k < count; ++k) plan.verdict_to.push_back(segment_id(k));
         plan.dispatch = options_.dispatch;
         plan.verify.chance = decisions;
+        if (index == count && options_.feature_rows > 0) plan.features = FeatureOptions{kDraftId};
         if (index == options_.exit_at) {
             plan.exit = options_.exit;
             if (plan.exit->sends_candidates) plan.exit->candidates_to = plan.speculative;
@@ -233,6 +242,8 @@ private:
         };
         for (int i = 1; i < options_.segments; ++i)
             join(segment_id(i), segment_id(i + 1), kBatchRowsMax * kTinyDim * sizeof(float));
+        if (options_.feature_rows > 0)
+            join(verifier, kDraftId, options_.feature_rows * kTinyDim * sizeof(float));
         for (const StageId stage : stages_) join(verifier, stage);
         join(verifier, kConductorId);
         join(kDraftId, segment_id(1));
@@ -248,6 +259,7 @@ private:
     }
 
     const DrawnOptions& options_;
+    DrawnCounts& counts_;
     LocalWorld world_{LocalWorld::Clock::Virtual};
     std::optional<ShuffledWorld> shuffled_;
     LastWord conductor_;

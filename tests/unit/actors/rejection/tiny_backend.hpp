@@ -4,10 +4,13 @@
 //
 // Two models with different `weights` have different distributions of the next token. The cache
 // starts out as garbage: a row that reads a wrong slot has other logits.
+// With `features` it is a toy EAGLE draft: a row has other logits where the token before it has a
+// feature of the target's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -15,12 +18,15 @@
 
 #include "ipc/base/check.hpp"
 #include "model/backend.hpp"
+#include "tests/support/toy/toy_features.hpp"
 
 namespace paceline::testing {
 
 inline constexpr int kTinyVocab = 5;
 inline constexpr int kTinyLayers = 4;
 inline constexpr int kTinyDim = 2;  // the token, and the one before it
+/// Added to the token before a row where that has a feature.
+inline constexpr float kTinyLed = 10.0F;
 
 /// Logits [kTinyVocab] after a text that ends with these two tokens; `before`: -1 for none.
 inline void tiny_logits(std::uint64_t weights, TokenId before, TokenId last, std::span<float> to) {
@@ -43,6 +49,7 @@ public:
     [[nodiscard]] int first_layer() const override { return first_layer_; }
     [[nodiscard]] int last_layer() const override { return last_layer_; }
     [[nodiscard]] std::int32_t kv_slots() const override { return kSlots; }
+    [[nodiscard]] FeatureSlots* feature_slots() override { return features.get(); }
 
     RunOutcome run_layers(std::span<const Row> rows,
                           HiddenRows states,
@@ -60,6 +67,11 @@ public:
                     before < 0 ? -1.0F : key(layer, rows[i].key_slot(before));
             }
         }
+        for (std::size_t i = 0; features && i < rows.size(); ++i) {
+            const Position before = rows[i].position - 1;
+            if (before >= 0 && features->given(rows[i].key_slot(before)))
+                hidden[i * kTinyDim + 1] += kTinyLed;
+        }
         return RunOutcome::Done;
     }
     void head(HeadId /*id*/, ConstHiddenRows states, int rows, std::span<float> logits) override {
@@ -73,6 +85,8 @@ public:
     [[nodiscard]] bool has_head(HeadId /*id*/) const override { return true; }
     [[nodiscard]] MemoryUse memory_use() const override { return {}; }
     [[nodiscard]] std::string equality_class() const override { return "tiny"; }
+
+    std::shared_ptr<FakeFeatures> features = {};
 
 private:
     static constexpr std::int32_t kSlots = 256;

@@ -139,3 +139,22 @@ TEST_CASE("full batches, a server's requests and single ones have records of the
     history(1, Batches::AsTheyCome).add("prompt-lookup", rate_of(3.0));
     CHECK(history(1, Batches::Full).gain_of("prompt-lookup") == 3.0);
 }
+
+TEST_CASE("a method of the record whose part is gone is not chosen") {
+    const Folder folder;
+    const Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/tiny-chat.gguf");
+    REQUIRE(file.ok());
+    MethodHistory history{file.value(), {}, "", folder.path.string()};
+    for (const char* first : {"prompt-lookup", "prompt-lookup+draft"})
+        history.add(first, {.gain = 1.0, .tokens_per_second = 100.0, .runs = 3});
+    history.add("medusa", {.gain = 1.4, .tokens_per_second = 140.0, .runs = 3});
+    history.add("pearl", {.gain = 1.2, .tokens_per_second = 120.0, .runs = 3});
+    CHECK(history.choose("plain").method == "medusa");
+    int asked = 0;
+    history.leave_out_if([&](const std::string& method) {
+        ++asked;
+        return method == "medusa";
+    });
+    CHECK(history.choose("plain").method == "pearl");
+    CHECK(asked == 4);  // those of the record
+}
