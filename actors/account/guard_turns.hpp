@@ -36,7 +36,7 @@ public:
     static constexpr std::int32_t kPlainFirst = 3;  // turns before the first one that speculates
     static constexpr std::int32_t kCheckFirst = 16;
     static constexpr std::size_t kPlainKept = 5;  // contexts grow: older ones were faster
-    static constexpr double kOutlier = 3.0;  // of overall_gain(): more is a pause of the machine
+    static constexpr double kOutlier = 3.0;  // of took_us(): more is a pause of the machine
 
     /// What a batch keeps until its verdict.
     struct Tag {
@@ -73,8 +73,6 @@ public:
     /// without speculation, by the plain turns next to them, and what they took, in microseconds.
     [[nodiscard]] double plain_took_us() const { return plain_took_; }
     [[nodiscard]] double took_us() const { return took_; }
-    /// The first over the second; 0: not known yet.
-    [[nodiscard]] double overall_gain() const { return took_ > 0.0 ? plain_took_ / took_ : 0.0; }
 
 private:
     void begin_turn(int allowed, Micros now);
