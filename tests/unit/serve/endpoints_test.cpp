@@ -84,6 +84,12 @@ TEST_CASE("health: each state, and a loop that stands still") {
     CHECK(told() == "503 draining");
     engine.heartbeat = now - 1001ms;
     CHECK(told() == "503 stalled");
+    engine.state = ServiceState::Changing;  // there may be no loop
+    CHECK(told() == "200 changing");
+    const nlohmann::json body = nlohmann::json::parse(
+        health_report(engine, {.name = "fold", .changes = 2}, now).body);
+    CHECK(body["method"] == "fold");
+    CHECK(body["method_changes"] == 2);
     engine.state = ServiceState::Failed;
     CHECK(told() == "503 failed");
     CHECK(loading_health().status == 503);
