@@ -36,7 +36,7 @@ public:
     static constexpr std::int32_t kPlainFirst = 3;  // turns before the first one that speculates
     static constexpr std::int32_t kCheckFirst = 16;
     static constexpr std::size_t kPlainKept = 5;  // contexts grow: older ones were faster
-    static constexpr double kOutlier = 3.0;  // of took_us(): more is a pause of the machine
+    static constexpr double kOutlier = 3.0;       // of took_us(): more is a pause of the machine
 
     /// What a batch keeps until its verdict.
     struct Tag {

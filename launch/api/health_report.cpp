@@ -56,10 +56,10 @@ Reply health_report(const ServiceSnapshot& engine,
                     const MethodInUse& method,
                     std::chrono::steady_clock::time_point now) {
     const bool changing = engine.state == ServiceState::Changing;  // there may be no loop
-    const bool stalled = engine.state != ServiceState::Failed && !changing &&
-                         now - engine.heartbeat > kHeartbeatMax;
-    const bool well = engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded ||
-                      changing;
+    const bool stalled =
+        engine.state != ServiceState::Failed && !changing && now - engine.heartbeat > kHeartbeatMax;
+    const bool well =
+        engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded || changing;
     return health_reply(well && !stalled ? 200 : 503,
                         state_json(engine, stalled ? "stalled" : name(engine.state), method));
 }

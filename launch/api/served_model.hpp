@@ -23,8 +23,8 @@ struct ServedModel {
     OpenedModel opened;
     std::optional<ChatTemplate> chat = {};  // nothing: `no_chat` says why
     std::string no_chat = {};
-    ChatForms forms = {};      // of the template's answers
-    std::string name = {};     // as clients see it
+    ChatForms forms = {};   // of the template's answers
+    std::string name = {};  // as clients see it
     std::unique_ptr<SharedMethod> method = std::make_unique<SharedMethod>();
     int context = 0;           // tokens of prompt and answer
     int running = 1;           // answers that decode at a time

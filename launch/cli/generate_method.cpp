@@ -40,11 +40,10 @@ bool needs_plain(const GenerateOptions& options) {
 Status check_method(const GenerateOptions& options) {
     if (options.method == kAutoMethod || options.method == kPlainMethod) return {};
     const auto bad = [](const std::string& what) { return Error{Errc::BadArgument, what}; };
-    if (!options.hidden.empty())
-        return bad("--hidden: only --method plain gives residuals");
+    if (!options.hidden.empty()) return bad("--hidden: only --method plain gives residuals");
     if (options.top > kTopScoresMax)
-        return bad(fmt::format("--top: only --method plain gives more than {} tokens",
-                               kTopScoresMax));
+        return bad(
+            fmt::format("--top: only --method plain gives more than {} tokens", kTopScoresMax));
     if (!device_of(options.model).exact) return bad(kExactIsForPlain);
     const Result<PipelineConfig> known = method_config(options.method);
     return known ? Status{} : known.error();

@@ -1,11 +1,11 @@
 // GenerateMethod: which method `paceline generate` answers with, and the answers of pipelines.
 //
 // With --method auto the choice is that of `paceline run` by runs with as many requests at a time
-// (launch/plan/method_history.hpp); only plain decoding gives hidden states and more
-// than kTopScoresMax tokens of a distribution. What the accounts of the pipelines measure is added to the
-// record. While a pipeline decodes, its speed is compared with the prediction; if that is wrong for
-// long, and another method pays for being loaded, the running answers end, and the others are
-// decoded with that one (launch/plan/method_watch.hpp).
+// (launch/plan/method_history.hpp); only plain decoding gives hidden states and more than
+// kTopScoresMax tokens of a distribution. What the accounts of the pipelines measure is added to
+// the record. While a pipeline decodes, its speed is compared with the prediction; if that is
+// wrong for long, and another method pays for being loaded, the running answers end, and the others
+// are decoded with that one (launch/plan/method_watch.hpp).
 // One thread. Writes to stderr, and to the cache folder.
 #pragma once
 

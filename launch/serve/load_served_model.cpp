@@ -11,7 +11,7 @@
 #include "launch/config/methods.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/plan/method_history.hpp"
-#include "launch/serve/served_pipelines.hpp"
+#include "launch/serve/method/served_pipelines.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -52,9 +52,10 @@ MethodChanges changes_of(ServedModel& model, const ServedPipelines& pipelines) {
                              fmt::format("its context is {} tokens, less than {}",
                                          opened.value().session->context(), model.context)};
             },
-            .fits_beside = [&file, pipelines](const std::string& method) {
-                return pipelines.fits_beside(file, method);
-            },
+            .fits_beside =
+                [&file, pipelines](const std::string& method) {
+                    return pipelines.fits_beside(file, method);
+                },
             .shown = model.method.get(),
             .tell = tell};
 }
@@ -132,11 +133,11 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         if (options.config_file.empty() && options.gpus.empty()) {
             loaded.method = std::make_unique<ServedMethod>(
                 std::move(history),
-                ServedMethod::Start{.method = method,
-                                    .config = std::move(config),
-                                    .load_seconds = load_seconds,
-                                    .may_change =
-                                        options.method == kAutoMethod && options.replan_s > 0.0},
+                ServedMethod::Start{
+                    .method = method,
+                    .config = std::move(config),
+                    .load_seconds = load_seconds,
+                    .may_change = options.method == kAutoMethod && options.replan_s > 0.0},
                 changes_of(*loaded.model, pipelines));
         }
         return loaded;

@@ -14,8 +14,8 @@
 #include "launch/api/served_model.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
+#include "launch/serve/method/served_method.hpp"
 #include "launch/serve/serve_options.hpp"
-#include "launch/serve/served_method.hpp"
 
 namespace paceline::serve {
 

@@ -122,8 +122,9 @@ private:
         bool last = false;
         while (!last) {
             {
-                const auto next =
-                    method.wants_change() ? std::min(next_look, Clock::now() + kIdleLook) : next_look;
+                const auto next = method.wants_change()
+                                      ? std::min(next_look, Clock::now() + kIdleLook)
+                                      : next_look;
                 std::unique_lock lock{mutex_};
                 last = changed_.wait_until(lock, next, [this] { return over_; });
             }

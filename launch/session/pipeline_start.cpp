@@ -187,8 +187,8 @@ std::optional<std::uint64_t> wanted_host_bytes(const ModelFile& file,
                                                const KvSize& kv) {
     const Result<Machine> machine = read_machine();
     if (!machine) return std::nullopt;
-    const Result<Placement> placement = place(pipeline.config, file.config().layers,
-                                              usable_cores(machine.value(), options));
+    const Result<Placement> placement =
+        place(pipeline.config, file.config().layers, usable_cores(machine.value(), options));
     if (!placement || has_gpus(placement.value())) return std::nullopt;
     const Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, kv);
     if (!sizes) return std::nullopt;

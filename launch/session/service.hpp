@@ -266,7 +266,7 @@ private:
                                                // loop's, and of `holding_`
     bool holding_ = false;                     // there is no loop
     std::mutex held_mutex_;
-    std::vector<std::function<void()>> held_;  // what was posted meanwhile
+    std::vector<std::function<void()>> held_;   // what was posted meanwhile
     std::unique_ptr<PipelineSession> session_;  // its loop uses the rest
     std::unique_ptr<GrammarHelpers> grammars_;  // last: they call the loop
 };

@@ -1,5 +1,7 @@
 // The change of method while `paceline generate` runs: real pipelines on the tiny model, a planted
 // record and planted looks at the account, so that nothing depends on speed.
+#include "launch/cli/generate_method.hpp"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -7,7 +9,6 @@
 
 #include <doctest/doctest.h>
 
-#include "launch/cli/generate_method.hpp"
 #include "launch/config/method_list.hpp"
 #include "tests/support/source_tree.hpp"
 #include "tests/support/test_folder.hpp"
@@ -46,20 +47,22 @@ struct Generating {
     /// The tasks that are left; the answers of the others are in `answers`. Each pipeline shows the
     /// gain that `shown` has for its method.
     std::size_t run(const std::map<std::string, double>& shown) {
-        GenerateMethod method{
-            options, file, params, environment,
-            [&](PipelineSession& session, AccountGain&,
-                const VerdictTally&) -> std::optional<MethodLook> {
-                const std::string name = session.traits().method;
-                if (methods.empty() || methods.back() != name) methods.push_back(name);
-                return MethodLook{.gain = shown.at(name), .plain_token_us = kSlowTokens};
-            }};
+        GenerateMethod method{options, file, params, environment,
+                              [&](PipelineSession& session, AccountGain&,
+                                  const VerdictTally&) -> std::optional<MethodLook> {
+                                  const std::string name = session.traits().method;
+                                  if (methods.empty() || methods.back() != name)
+                                      methods.push_back(name);
+                                  return MethodLook{.gain = shown.at(name),
+                                                    .plain_token_us = kSlowTokens};
+                              }};
         const auto done = [this](const TrainingSample& sample) -> Status {
             CHECK(answers.emplace(sample.task.index, sample.tokens).second);  // each once
             return {};
         };
         const CancelToken never;
-        const auto left = method.run(tasks, done, [] {}, never);
+        const auto left = method.run(
+            tasks, done, [] {}, never);
         REQUIRE(left.ok());
         return left.value().size();
     }

@@ -1,4 +1,6 @@
 // The method of a server changes by what its pipelines show: a planted record and planted looks.
+#include "launch/serve/method/served_method.hpp"
+
 #include <memory>
 #include <signal.h>
 #include <string>
@@ -9,7 +11,6 @@
 
 #include "launch/config/method_list.hpp"
 #include "launch/config/methods.hpp"
-#include "launch/serve/served_method.hpp"
 #include "tests/proc/tiny_service.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -51,9 +52,7 @@ struct Served {
         Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
             tiny.parts.file, tiny.parts.options,
             {parse_pipeline_config(kTwoSegments, "test.toml").value()},
-            {.log = &tiny.parts.log,
-             .output = {.table = false, .remarks = false},
-             .requests = 2});
+            {.log = &tiny.parts.log, .output = {.table = false, .remarks = false}, .requests = 2});
         if (!session) return session.error();
         return serve::ServedPipeline{std::move(session).value(), method_config(name).value(), 1.0};
     }
@@ -121,8 +120,8 @@ TEST_CASE("a method that cannot be started is said, and not tried again") {
         const std::vector<std::string> and_again{"fold", served.usual};
         CHECK(served.opened == (beside ? once : and_again));
         REQUIRE(served.said.size() == 1);
-        CHECK(served.said[0] == "method fold could not be started (too little memory); " +
-                                    served.usual + " goes on");
+        CHECK(served.said[0] ==
+              "method fold could not be started (too little memory); " + served.usual + " goes on");
         CHECK(served.shown.get().name == served.usual);
         CHECK(served.shown.get().changes == 0);
         CHECK(served.tiny.whole(served.tiny.order(8)).status.ok());

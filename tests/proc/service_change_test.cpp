@@ -29,11 +29,9 @@ threads = 1
 using Opened = Result<std::unique_ptr<PipelineSession>>;
 
 Opened open_with(Tiny& tiny, const char* config) {
-    return PipelineSession::open(tiny.parts.file, tiny.parts.options,
-                                 {parse_pipeline_config(config, "test.toml").value()},
-                                 {.log = &tiny.parts.log,
-                                  .output = {.table = false, .remarks = false},
-                                  .requests = 2});
+    return PipelineSession::open(
+        tiny.parts.file, tiny.parts.options, {parse_pipeline_config(config, "test.toml").value()},
+        {.log = &tiny.parts.log, .output = {.table = false, .remarks = false}, .requests = 2});
 }
 
 PipelineChange to_one_segment(Tiny& tiny, bool beside) {

@@ -76,8 +76,8 @@ TEST_CASE("health: each state, and a loop that stands still") {
     engine.state = ServiceState::Degraded;
     engine.why = "draft";
     CHECK(told() == "200 degraded");
-    CHECK(nlohmann::json::parse(health_report(engine, {.name = "pearl"}, now).body)["lost_stages"] ==
-          "draft");
+    CHECK(nlohmann::json::parse(
+              health_report(engine, {.name = "pearl"}, now).body)["lost_stages"] == "draft");
     engine.state = ServiceState::Recovering;
     CHECK(told() == "503 recovering");
     engine.state = ServiceState::Draining;
@@ -86,8 +86,8 @@ TEST_CASE("health: each state, and a loop that stands still") {
     CHECK(told() == "503 stalled");
     engine.state = ServiceState::Changing;  // there may be no loop
     CHECK(told() == "200 changing");
-    const nlohmann::json body = nlohmann::json::parse(
-        health_report(engine, {.name = "fold", .changes = 2}, now).body);
+    const nlohmann::json body =
+        nlohmann::json::parse(health_report(engine, {.name = "fold", .changes = 2}, now).body);
     CHECK(body["method"] == "fold");
     CHECK(body["method_changes"] == 2);
     engine.state = ServiceState::Failed;

@@ -1,4 +1,4 @@
-#include "launch/serve/served_method.hpp"
+#include "launch/serve/method/served_method.hpp"
 
 #include <fmt/core.h>
 #include <utility>

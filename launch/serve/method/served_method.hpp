@@ -18,7 +18,7 @@
 #include "launch/plan/account_gain.hpp"
 #include "launch/plan/method_history.hpp"
 #include "launch/plan/method_watch.hpp"
-#include "launch/serve/served_pipelines.hpp"
+#include "launch/serve/method/served_pipelines.hpp"
 #include "launch/session/service.hpp"
 
 namespace paceline::serve {

@@ -1,4 +1,4 @@
-#include "launch/serve/served_pipelines.hpp"
+#include "launch/serve/method/served_pipelines.hpp"
 
 #include <chrono>
 #include <cstdint>
