@@ -36,12 +36,9 @@ int GainWatch::ask() {
 }
 
 void GainWatch::round(Micros took, double tokens, double candidates) {
+    if (candidates > 0.0) return drafted(took, tokens, candidates);
     if (!options_.enabled || tokens <= 0.0 || took.count() <= 0) return;
-    if (candidates > 0.0) {
-        drafted_round(static_cast<double>(took.count()), tokens, candidates);
-    } else {
-        plain_round(static_cast<double>(took.count()), tokens);
-    }
+    plain_round(static_cast<double>(took.count()), tokens);
 }
 
 void GainWatch::drafted(Micros took, double tokens, double candidates) {

@@ -15,9 +15,10 @@ Reply health_reply(int status, const Json& body) {
         .status = status, .body = json_text(body) + "\n", .retry_after_s = status == 503 ? 1 : 0};
 }
 
-Json state_json(const ServiceSnapshot& engine, const char* status, const std::string& method) {
+Json state_json(const ServiceSnapshot& engine, const char* status, const MethodInUse& method) {
     Json body{{"status", status},
-              {"method", method},
+              {"method", method.name},
+              {"method_changes", method.changes},
               {"running", engine.running},
               {"waiting", engine.waiting}};
     if (!engine.why.empty()) {
@@ -37,6 +38,8 @@ const char* name(ServiceState state) {
             return "degraded";
         case ServiceState::Recovering:
             return "recovering";
+        case ServiceState::Changing:
+            return "changing";
         case ServiceState::Draining:
             return "draining";
         case ServiceState::Failed:
@@ -50,17 +53,19 @@ Reply loading_health() {
 }
 
 Reply health_report(const ServiceSnapshot& engine,
-                    const std::string& method,
+                    const MethodInUse& method,
                     std::chrono::steady_clock::time_point now) {
+    const bool changing = engine.state == ServiceState::Changing;  // there may be no loop
     const bool stalled =
-        engine.state != ServiceState::Failed && now - engine.heartbeat > kHeartbeatMax;
-    const bool well = engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded;
+        engine.state != ServiceState::Failed && !changing && now - engine.heartbeat > kHeartbeatMax;
+    const bool well =
+        engine.state == ServiceState::Ok || engine.state == ServiceState::Degraded || changing;
     return health_reply(well && !stalled ? 200 : 503,
                         state_json(engine, stalled ? "stalled" : name(engine.state), method));
 }
 
 Reply deep_health_report(const ServiceSnapshot& engine,
-                         const std::string& method,
+                         const MethodInUse& method,
                          bool decoded,
                          std::chrono::milliseconds took) {
     Json body = state_json(engine, decoded ? name(engine.state) : "stuck", method);

@@ -4,6 +4,7 @@
 //     ok          200
 //     degraded    200   a stage is lost that decoding does not need: slower
 //     recovering  503   one is lost that it needs: answers pause
+//     changing    200   another method is loaded: requests wait
 //     draining    503   no further requests are taken
 //     failed      503   the pipeline cannot continue
 //     stalled     503   the engine's loop was not seen to run for kHeartbeatMax
@@ -14,6 +15,7 @@
 
 #include <chrono>
 
+#include "launch/api/method_in_use.hpp"
 #include "launch/api/reply.hpp"
 #include "launch/session/service.hpp"
 
@@ -25,12 +27,12 @@ inline constexpr std::chrono::milliseconds kHeartbeatMax{1000};
 
 [[nodiscard]] Reply loading_health();
 [[nodiscard]] Reply health_report(const ServiceSnapshot& engine,
-                                  const std::string& method,
+                                  const MethodInUse& method,
                                   std::chrono::steady_clock::time_point now);
 
 /// Of ?deep=1, where health_report() is 200: whether a token was `decoded`, and how long it took.
 [[nodiscard]] Reply deep_health_report(const ServiceSnapshot& engine,
-                                       const std::string& method,
+                                       const MethodInUse& method,
                                        bool decoded,
                                        std::chrono::milliseconds took);
 

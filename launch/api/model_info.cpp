@@ -45,6 +45,7 @@ Reply model_reply(const std::string& id, const ServedModel& model) {
 
 Reply props_reply(const ServedModel& model) {
     const TokenizerData& tokens = model.opened.file.tokenizer();
+    const MethodInUse method = model.method->get();
     return info_reply({{"model_alias", model.name},
                        {"total_slots", model.running},
                        {"n_ctx", model.context},
@@ -56,8 +57,9 @@ Reply props_reply(const ServedModel& model) {
                        {"bos_token", token_text(model, tokens.bos)},
                        {"eos_token", token_text(model, tokens.eos)},
                        {"modalities", {{"vision", false}, {"audio", false}}},
-                       {"method", model.method},
-                       {"method_reason", model.reason},
+                       {"method", method.name},
+                       {"method_reason", method.reason},
+                       {"method_changes", method.changes},
                        {"build_info", system_fingerprint()}});
 }
 
@@ -67,11 +69,12 @@ Reply slots_reply(const ServedModel& model, std::size_t running, bool fail_if_bu
                          .message = "no slot available",
                          .code = "no_slot_available",
                          .retry_after_s = 1});
+    const int gamma = model.method->get().gamma;
     Json slots = Json::array();
     for (int i = 0; i < model.running; ++i) {
         slots.push_back({{"id", i},
                          {"n_ctx", model.context},
-                         {"speculative", model.gamma > 0},
+                         {"speculative", gamma > 0},
                          {"is_processing", static_cast<std::size_t>(i) < running}});
     }
     return info_reply(slots);

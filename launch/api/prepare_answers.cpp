@@ -53,12 +53,12 @@ std::optional<ApiError> too_long(const char* param, std::size_t tokens, const Se
         .code = "context_length_exceeded"};
 }
 
-std::optional<ApiError> check_method(GenerationFields& fields, const ServedModel& model) {
-    if (fields.method.empty() || fields.method == model.method) return {};
+std::optional<ApiError> check_method(GenerationFields& fields, const MethodInUse& method) {
+    if (fields.method.empty() || fields.method == method.name) return {};
     if (fields.method != kPlainMethod) {
         return bad_field("paceline.method", "'" + visible(fields.method) +
                                                 "' does not run here; possible are \"" +
-                                                model.method + "\" and \"plain\"");
+                                                method.name + "\" and \"plain\"");
     }
     fields.speculation.on = false;
     return {};
@@ -69,12 +69,13 @@ ApiResult<GenerationFields> common_fields(const json& body, const ServedModel& m
     if (!fields) return fields;
     GenerationFields& read = fields.value();
     if (const std::optional<ApiError> other = wrong_model(read.model, model)) return *other;
-    if (const std::optional<ApiError> method = check_method(read, model)) return *method;
-    if (read.speculation.gamma > model.gamma)
+    const MethodInUse method = model.method->get();
+    if (const std::optional<ApiError> other = check_method(read, method)) return *other;
+    if (read.speculation.gamma > method.gamma)
         return bad_field("paceline.gamma",
                          fmt::format("{} is out of range, method {} verifies at most {} candidates "
                                      "after each other",
-                                     read.speculation.gamma, model.method, model.gamma));
+                                     read.speculation.gamma, method.name, method.gamma));
     for (const auto& [token, bias] : read.sampling.logit_bias) {
         if (token >= model.vocab_size())
             return bad_field("logit_bias", fmt::format("{} is no token id from 0 to {}", token,

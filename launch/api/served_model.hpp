@@ -1,8 +1,8 @@
 // ServedModel: the model that a server answers with: file, tokenizer, chat template, and the
 // running pipeline.
 //
-// Immutable once it is made, but for the Service, which is safe to call from any thread. Destroying
-// it ends the stages and waits for them.
+// Immutable once it is made, but for the method and the Service, which are safe to call from any
+// thread. Destroying it ends the stages and waits for them.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "launch/api/method_in_use.hpp"
 #include "launch/api/tools/chat_forms.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/load/load_model.hpp"
@@ -22,11 +23,9 @@ struct ServedModel {
     OpenedModel opened;
     std::optional<ChatTemplate> chat = {};  // nothing: `no_chat` says why
     std::string no_chat = {};
-    ChatForms forms = {};      // of the template's answers
-    std::string name = {};     // as clients see it
-    std::string method = {};   // of the pipeline
-    std::string reason = {};   // why this method; empty: it was named by the user
-    int gamma = 0;             // candidates after each other that the method verifies at most
+    ChatForms forms = {};   // of the template's answers
+    std::string name = {};  // as clients see it
+    std::unique_ptr<SharedMethod> method = std::make_unique<SharedMethod>();
     int context = 0;           // tokens of prompt and answer
     int running = 1;           // answers that decode at a time
     int waiting = 0;           // beside those

@@ -20,7 +20,7 @@ AutoMethod::AutoMethod(const RunOptions& options,
 
 AutoChoice AutoMethod::choose(const RunOptions& options) const {
     if (!device_of(options.model).exact)
-        return {.method = kPlainMethod, .reason = "--exact off is of plain decoding"};
+        return {.method = kPlainMethod, .reason = "only plain decoding gives --exact off"};
     // What is asked for of stages needs some: plain decoding in a stage then.
     const bool stages = options.figures || !options.trace_file.empty();
     return history_.choose(stages ? kPlainPipeline : kPlainMethod);

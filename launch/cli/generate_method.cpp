@@ -16,8 +16,7 @@
 #include "launch/load/parts_search.hpp"
 #include "launch/placement/method_fit.hpp"
 #include "launch/placement/pretrained.hpp"
-#include "launch/plan/account_gain.hpp"
-#include "launch/plan/replan.hpp"
+#include "launch/plan/method_watch.hpp"
 
 namespace paceline {
 namespace {
@@ -42,23 +41,34 @@ bool needs_plain(const GenerateOptions& options) {
 Status check_method(const GenerateOptions& options) {
     if (options.method == kAutoMethod || options.method == kPlainMethod) return {};
     const auto bad = [](const std::string& what) { return Error{Errc::BadArgument, what}; };
-    if (!options.hidden.empty())
-        return bad("--hidden: residuals are of --method plain, a pipeline does not give them");
+    if (!options.hidden.empty()) return bad("--hidden: only --method plain gives residuals");
     if (options.top > kTopScoresMax)
-        return bad(fmt::format("--top: more than {} tokens are of --method plain", kTopScoresMax));
+        return bad(
+            fmt::format("--top: only --method plain gives more than {} tokens", kTopScoresMax));
     if (!device_of(options.model).exact) return bad(kExactIsForPlain);
     const Result<PipelineConfig> known = method_config(options.method);
     return known ? Status{} : known.error();
 }
 
+std::optional<MethodLook> account_look(PipelineSession& session,
+                                       AccountGain& gain,
+                                       const VerdictTally& verdicts) {
+    const AccountFigures account = session.usage().account;
+    const std::optional<MethodRate> run = gain.since_last(account, verdicts, kLookTokens);
+    if (!run) return std::nullopt;
+    return MethodLook{.gain = run->gain, .plain_token_us = account.plain_token_us};
+}
+
 GenerateMethod::GenerateMethod(const GenerateOptions& options,
                                const ModelFile& file,
                                const BatchParams& params,
-                               const Environment& environment)
+                               const Environment& environment,
+                               Look look)
     : options_{options},
       file_{file},
       params_{params},
       environment_{environment},
+      look_{std::move(look)},
       automatic_{options.method == kAutoMethod},
       history_{file, options.model, "", environment.cache_folder, options.requests} {
     history_.leave_out_if(
@@ -71,7 +81,8 @@ AutoChoice GenerateMethod::first_choice() const {
     if (!automatic_) return {.method = options_.method, .reason = {}};
     if (needs_plain(options_))
         return {.method = kPlainMethod,
-                .reason = fmt::format("--hidden, --top above {} and --exact off are of it",
+                .reason = fmt::format("only plain decoding gives --hidden, --top above {} and "
+                                      "--exact off",
                                       kTopScoresMax)};
     return history_.choose_for_batches(kPlainMethod);
 }
@@ -130,31 +141,20 @@ Result<std::optional<AutoChoice>> GenerateMethod::answer_with(Opened& opened,
     PipelineSession& session = opened.answers->session();
     AccountGain looks{opened.config};
     AccountGain whole{opened.config};  // for the record: these answers are one run
-    Replan replan{history_.gain_of(opened.method)};
+    MethodWatch watch{history_, opened.method, kPlainMethod, opened.load_seconds};
     std::optional<AutoChoice> next;
     std::size_t answers = 0;
     VerdictTally verdicts;
     const auto go_on = [&](const VerdictTally& so_far) {
         ++answers;
         verdicts = so_far;
-        const AccountFigures account = session.usage().account;
-        const std::optional<MethodRate> run = looks.since_last(account, so_far, kLookTokens);
-        if (!run) return !next;
-        const double gain = history_.over_plain(run->gain);
-        if (next || !automatic_ || !replan.measured(gain)) return !next;
-        const AutoChoice other = history_.choose_given(kPlainMethod, opened.method, gain);
+        if (next || !automatic_) return !next;
+        const std::optional<MethodLook> seen = look_(session, looks, so_far);
+        if (!seen) return true;
         const double tokens = static_cast<double>(so_far.emitted) / static_cast<double>(answers) *
                               static_cast<double>(tasks.size() - answers) / params_.max_running;
-        const bool pays = Replan::pays(
-            {.gain = gain,
-             .other_gain = other.method == kPlainMethod ? 1.0 : history_.gain_of(other.method),
-             .plain_seconds_left = tokens * account.plain_token_us / 1e6,
-             .load_seconds = opened.load_seconds});
-        if (other.method == opened.method || !pays) return true;
-        next = other;
-        if (other.method == kPlainMethod)
-            next->reason = fmt::format("{} has {:.2f} times its speed now", opened.method, gain);
-        return false;
+        next = watch.look(history_.over_plain(seen->gain), tokens * seen->plain_token_us / 1e6);
+        return !next;
     };
     const Result<std::size_t> answered = opened.answers->run(tasks, done, go_on, cancel);
     // An interrupted run has shown as much as one that went on.

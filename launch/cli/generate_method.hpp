@@ -1,11 +1,11 @@
 // GenerateMethod: which method `paceline generate` answers with, and the answers of pipelines.
 //
 // With --method auto the choice is that of `paceline run` by runs with as many requests at a time
-// (launch/plan/method_history.hpp); hidden states, and more than kTopScoresMax tokens of a
-// distribution, are of plain decoding. What the accounts of the pipelines measure is added to the
-// record. While a pipeline decodes, its speed is compared with the prediction; if that is wrong for
-// long, and another method pays for being loaded, the running answers end, and the others are
-// decoded with that one (launch/plan/replan.hpp).
+// (launch/plan/method_history.hpp); only plain decoding gives hidden states and more than
+// kTopScoresMax tokens of a distribution. What the accounts of the pipelines measure is added to
+// the record. While a pipeline decodes, its speed is compared with the prediction; if that is
+// wrong for long, and another method pays for being loaded, the running answers end, and the others
+// are decoded with that one (launch/plan/method_watch.hpp).
 // One thread. Writes to stderr, and to the cache folder.
 #pragma once
 
@@ -21,6 +21,7 @@
 #include "launch/base/run_log.hpp"
 #include "launch/cli/generate.hpp"
 #include "launch/cli/generate_pipeline.hpp"
+#include "launch/plan/account_gain.hpp"
 #include "launch/plan/method_history.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -31,13 +32,29 @@ namespace paceline {
 /// Errors: BadArgument for a method that is named and cannot give what the options ask for.
 [[nodiscard]] Status check_method(const GenerateOptions& options);
 
+/// A look at a running pipeline.
+struct MethodLook {
+    double gain = 1.0;            // times its own speed without speculation, since the last look
+    double plain_token_us = 0.0;  // a token of a request without speculation
+};
+
+/// What the session's account shows; nothing: of too few tokens.
+[[nodiscard]] std::optional<MethodLook> account_look(PipelineSession& session,
+                                                     AccountGain& gain,
+                                                     const VerdictTally& verdicts);
+
 class GenerateMethod {
 public:
-    /// Of options that pass check_method(). Borrows all of them.
+    /// After each answer of a pipeline.
+    using Look = std::function<std::optional<MethodLook>(
+        PipelineSession& session, AccountGain& gain, const VerdictTally& verdicts)>;
+
+    /// Of options that pass check_method(). Borrows all of them but `look`.
     GenerateMethod(const GenerateOptions& options,
                    const ModelFile& file,
                    const BatchParams& params,
-                   const Environment& environment);
+                   const Environment& environment,
+                   Look look = account_look);
 
     /// Answers tasks with pipelines; returns those that are left for plain decoding, the last ones.
     /// `loaded` is called when the first pipeline is.
@@ -72,6 +89,7 @@ private:
     const ModelFile& file_;
     const BatchParams& params_;
     const Environment& environment_;
+    Look look_;
     bool automatic_;
     MethodHistory history_;
     RunLog log_;

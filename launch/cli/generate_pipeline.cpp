@@ -33,7 +33,7 @@ Status check_finish(FinishReason finish, std::int64_t prompt) {
 
 PipelineAnswers::PipelineAnswers(std::unique_ptr<PipelineSession> session, BatchParams params)
     : params_{std::move(params)}, session_{std::move(session)} {
-    PACE_CHECK(suits_pipelines(params_), "hidden states are of plain decoding");
+    PACE_CHECK(suits_pipelines(params_), "only plain decoding gives hidden states");
     session_->on_over([this](const Status& ended) {
         const std::lock_guard lock{mutex_};
         over_ = ended;

@@ -42,8 +42,8 @@ Status check_segment(const control::Hello& hello,
                      "stage " + name + " loaded other weights than " + first_name};
     }
     if (hello.equality_class != first.equality_class) {
-        return Error{Errc::BadArgument, "stage " + name + " is of the equality class \"" +
-                                            hello.equality_class + "\", " + first_name + " of \"" +
+        return Error{Errc::BadArgument, "stage " + name + " has the equality class \"" +
+                                            hello.equality_class + "\", " + first_name + " has \"" +
                                             first.equality_class +
                                             "\": mixed classes do not give equal bits"};
     }

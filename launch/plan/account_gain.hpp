@@ -23,7 +23,9 @@ namespace paceline {
 
 class AccountGain {
 public:
-    explicit AccountGain(PipelineConfig config) : config_{std::move(config)} {}
+    /// `verdicts`: of answers that were over before the pipeline began.
+    explicit AccountGain(PipelineConfig config, const VerdictTally& verdicts = {})
+        : config_{std::move(config)}, verdicts_before_{verdicts} {}
 
     /// `verdicts`: of the answers that are over. A run of the method, if the account has seen
     /// `tokens_min` tokens since the last one.

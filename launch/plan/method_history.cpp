@@ -26,6 +26,7 @@ MethodHistory::MethodHistory(const ModelFile& file,
                              int requests,
                              Batches batches)
     : requests_{requests},
+      batches_{batches},
       cores_{core_count(model)},
       one_key_{record_key(file, model, draft_model, cores_)},
       key_{requests > 1 ? fmt::format("{} {} {}",
@@ -72,7 +73,7 @@ AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
 AutoChoice MethodHistory::choose_given(const std::string& plain,
                                        const std::string& method,
                                        double gain) const {
-    MethodRecord record = own_;
+    MethodRecord record = compared();
     MethodRate& rate = record.methods[method];  // it may have no run yet but this one
     rate.gain = gain;
     rate.runs = std::max(rate.runs, AutoChoice::kRunsMin);
@@ -80,7 +81,7 @@ AutoChoice MethodHistory::choose_given(const std::string& plain,
 }
 
 double MethodHistory::gain_of(const std::string& method) const {
-    const MethodRate* rate = own_.find(method);
+    const MethodRate* rate = compared().find(method);
     return rate != nullptr ? rate->gain : 0.0;
 }
 

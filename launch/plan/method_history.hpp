@@ -44,8 +44,8 @@ public:
     /// Of requests that share a batch all the time: plain decoding, which reads the weights once
     /// for all of them, unless runs of as many at a time have shown a gain. Of one: choose().
     [[nodiscard]] AutoChoice choose_for_batches(const std::string& plain) const;
-    /// The choice if `method` gains so much (times plain decoding) from now on; by runs of as many
-    /// requests alone, as the next.
+    /// The choice if `method` gains so much (times plain decoding) from now on. Of requests that
+    /// always share a batch by runs of as many alone, as gain_of(); else as choose().
     [[nodiscard]] AutoChoice choose_given(const std::string& plain,
                                           const std::string& method,
                                           double gain) const;
@@ -62,7 +62,13 @@ private:
     [[nodiscard]] AutoChoice choice_from(const MethodRecord& record,
                                          const std::string& plain) const;
 
+    /// What choices during a run go by.
+    [[nodiscard]] const MethodRecord& compared() const {
+        return batches_ == Batches::Full ? own_ : record_;
+    }
+
     int requests_;
+    Batches batches_;
     std::size_t cores_;
     std::string one_key_;  // of one request at a time
     std::string key_;      // of as many as there are here

@@ -30,13 +30,14 @@ constexpr std::size_t kWriteBytes = 64 * 1024;
 
 ResponseHead head_of(HttpContext& context) {
     const ServedModel& model = *context.model;
+    const MethodInUse method = model.method->get();
     return {.id = fmt::format("{}{:06x}", context.run_id, ++context.requests),
             .created = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count(),
             .model = model.name,
-            .method = model.method,
-            .gamma = model.gamma,
+            .method = method.name,
+            .gamma = method.gamma,
             .fingerprint = system_fingerprint()};
 }
 

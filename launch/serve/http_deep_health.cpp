@@ -82,10 +82,11 @@ asio::awaitable<Reply> deep_health(HttpContext& context) {
     Service& service = *model.service;
     DeepHealth& deep = context.deep;
     const auto shallow = [&] {
-        return health_report(service.snapshot(), model.method, Clock::now());
+        return health_report(service.snapshot(), model.method->get(), Clock::now());
     };
     Reply state = shallow();
-    if (state.status != 200) co_return state;
+    const bool changing = service.snapshot().state == ServiceState::Changing;  // it would wait
+    if (state.status != 200 || changing) co_return state;
     while (deep.runs) co_await probe_pause();
     if (deep.ended == Clock::time_point{} || Clock::now() - deep.ended >= kResultHolds) {
         const Running running{deep};
@@ -96,7 +97,7 @@ asio::awaitable<Reply> deep_health(HttpContext& context) {
     }
     state = shallow();
     if (state.status != 200) co_return state;
-    co_return deep_health_report(service.snapshot(), model.method, deep.decoded, deep.took);
+    co_return deep_health_report(service.snapshot(), model.method->get(), deep.decoded, deep.took);
 }
 
 }  // namespace paceline::serve

@@ -41,7 +41,7 @@ Reply state_reply(const ServedModel& model, const Route& route) {
         case Endpoint::TokenizerInfo:
             return tokenizer_info_reply(model);
         default:
-            return health_report(model.service->snapshot(), model.method,
+            return health_report(model.service->snapshot(), model.method->get(),
                                  std::chrono::steady_clock::now());
     }
 }

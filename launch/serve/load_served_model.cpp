@@ -9,13 +9,11 @@
 
 #include "launch/api/model_info.hpp"
 #include "launch/config/methods.hpp"
-#include "launch/load/draft_backend.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/placement/method_fit.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/plan/method_history.hpp"
-#include "launch/session/pipeline_start.hpp"
-#include "launch/session/place_on_gpus.hpp"
+#include "launch/serve/method/served_pipelines.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -39,51 +37,29 @@ GrammarHelperOptions grammar_options(const ServeOptions& options) {
     return made;
 }
 
-/// The configuration of --config, or of `method`.
-Result<PipelineConfig> config_of(const ServeOptions& options, const std::string& method) {
-    Result<ConfigSource> source =
-        options.config_source ? *options.config_source : method_source(method);
-    if (!source) return source.error();
-    return written_config(source.value(), device_of(options.model), options.draft_model);
-}
-
-/// Starts the pipeline of `written` for the model. Its session borrows the file.
-Result<std::unique_ptr<PipelineSession>> start(const ServedModel& model,
-                                               PipelineConfig written,
-                                               const ServeOptions& options,
-                                               const Environment& environment,
-                                               RunLog& log) {
-    const ModelFile& file = model.opened.file;
-    const PartsSearch search = parts_search(options.model.parts, environment);
-    Result<ResolvedConfig> pipeline = use_parts(std::move(written), search, file);
-    if (!pipeline) return pipeline.error();
-    if (!options.gpus.empty()) {
-        Result<ResolvedPipeline> placed =
-            place_on_gpus(std::move(pipeline).value(), options.model, file, {.gpus = options.gpus});
-        if (!placed) return placed.error();
-        tell(placed.value().gpu_table);
-        pipeline = std::move(placed.value().resolved);
-    }
-    const Show bars = log.verbose() ? Show::No : bars_on(environment);
-    if (Status s =
-            keep_draft_copy(pipeline.value(), file, options.model, environment, {.bars = bars});
-        !s)
-        return s.error();
-    for (const std::string& why : pipeline.value().parts.omitted)
-        tell("left out: " + visible(why, kLineShownBytesMax));
-    const bool table = log.verbose() || environment.stderr_is_terminal;
-    return PipelineSession::open(file, options.model, pipeline.value(),
-                                 {.log = &log,
-                                  .output = {.table = table, .remarks = true, .bars = bars},
-                                  .requests = options.requests,
-                                  .kv_memory = options.kv_memory});
-}
-
 Status check_context(const ServeOptions& options, const ModelFile& file) {
     if (options.model.context <= file.config().context_length) return {};
     return Error{Errc::BadArgument,
                  fmt::format("-c {} is more than the model's context of {} tokens",
                              options.model.context, file.config().context_length)};
+}
+
+/// How the model's pipeline is replaced.
+MethodChanges changes_of(ServedModel& model, const ServedPipelines& pipelines) {
+    const ModelFile& file = model.opened.file;
+    return {.open = [&model, pipelines](const std::string& method) -> Result<ServedPipeline> {
+                Result<ServedPipeline> opened = pipelines.open_any(model.opened.file, method);
+                if (!opened || opened.value().session->context() >= model.context) return opened;
+                return Error{Errc::OutOfMemory,
+                             fmt::format("its context is {} tokens, less than {}",
+                                         opened.value().session->context(), model.context)};
+            },
+            .fits_beside =
+                [&file, pipelines](const std::string& method) {
+                    return pipelines.fits_beside(file, method);
+                },
+            .shown = model.method.get(),
+            .tell = tell};
 }
 
 Result<std::unique_ptr<ServedModel>> open_served(const ServeOptions& options,
@@ -129,43 +105,46 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         tell("method " + choice.method + ": " + choice.reason);
     std::vector<std::string> methods{choice.method};
     methods.insert(methods.end(), choice.fallbacks.begin(), choice.fallbacks.end());
-    ServeOptions tried = options;
+    const ServedPipelines pipelines{options, environment, log};
     std::optional<Error> failure;
+    std::string tried;
     for (const std::string& method : methods) {
         if (failure) {
-            tell(fmt::format("method {} could not be started ({}); {} is tried", tried.method,
+            tell(fmt::format("method {} could not be started ({}); {} is tried", tried,
                              failure->what, method));
-            tried.draft_model.clear();  // of the first one
         }
-        tried.method = method;
-        Result<PipelineConfig> written = config_of(tried, method);
-        if (!written) {
-            failure = written.error();
+        tried = method;
+        // The draft model is of the first one.
+        Result<ServedPipeline> pipeline =
+            pipelines.open(model.opened.file, method, failure ? "" : options.draft_model);
+        if (!pipeline) {
+            failure = pipeline.error();
             continue;
         }
-        const std::chrono::milliseconds drain = written.value().supervision.drain;
-        model.method = written.value().name;
-        model.gamma = gamma_max(written.value());
-        const PipelineConfig config = written.value();
-        Result<std::unique_ptr<PipelineSession>> session =
-            start(model, std::move(written).value(), tried, environment, log);
-        if (!session) {
-            failure = session.error();
-            continue;
-        }
-        model.reason = method == choice.method ? choice.reason : failure->what;
-        model.context = session.value()->context();
+        auto [session, config, load_seconds] = std::move(pipeline).value();
+        model.method->set({.name = config.name,
+                           .reason = method == choice.method ? choice.reason : failure->what,
+                           .gamma = gamma_max(config)});
+        model.context = session->context();
         model.service = std::make_unique<Service>(
-            std::move(session).value(),
+            std::move(session),
             ServiceOptions{.running = static_cast<std::size_t>(options.requests),
                            .waiting = static_cast<std::size_t>(options.queue)},
             std::make_unique<GrammarHelpers>(
                 grammar_vocabulary(model.opened.tokenizer,
                                    static_cast<std::size_t>(model.opened.file.config().vocab_size)),
                 grammar_options(options)));
-        LoadedModel loaded{std::move(opened).value(), drain};
-        if (options.config_file.empty() && options.gpus.empty())
-            loaded.record.emplace(std::move(history), method, config);
+        LoadedModel loaded{std::move(opened).value(), config.supervision.drain};
+        if (options.config_file.empty() && options.gpus.empty()) {
+            loaded.method = std::make_unique<ServedMethod>(
+                std::move(history),
+                ServedMethod::Start{
+                    .method = method,
+                    .config = std::move(config),
+                    .load_seconds = load_seconds,
+                    .may_change = options.method == kAutoMethod && options.replan_s > 0.0},
+                changes_of(*loaded.model, pipelines));
+        }
         return loaded;
     }
     return *failure;

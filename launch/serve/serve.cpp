@@ -1,6 +1,8 @@
 #include "launch/serve/serve.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
@@ -25,6 +27,8 @@ namespace paceline {
 namespace {
 
 constexpr const char* kServeCommand = "serve";
+constexpr std::chrono::milliseconds kRecordPeriod{300'000};  // of a method that stays
+constexpr std::chrono::milliseconds kIdleLook{100};          // at a service that is to change
 
 std::chrono::milliseconds millis(double seconds) {
     return std::chrono::milliseconds{std::llround(seconds * 1000.0)};
@@ -65,8 +69,8 @@ Status check_options(const ServeOptions& options) {
     return known ? Status{} : known.error();
 }
 
-/// Loads while the server answers, then keeps the record of its method; the model outlives the
-/// server.
+/// Loads while the server answers, then keeps the record of its method, and changes it; the model
+/// outlives the server.
 class Loading {
 public:
     Loading(const ServeOptions& options, const Environment& environment, RunLog& log)
@@ -104,21 +108,32 @@ private:
         server.ready(*loaded_.model, loaded_.drain_limit);
         const std::string ready =
             fmt::format("model {}, method {}, context {}, {} requests", visible(model.name),
-                        model.method, model.context, model.running);
+                        model.method->get().name, model.context, model.running);
         std::fprintf(stderr, "paceline serve: ready: %s\n", ready.c_str());
         serve::tell_ready(ready);
-        if (loaded_.record) keep_record();
+        if (loaded_.method) keep_method(*loaded_.method, *loaded_.model->service);
     }
-    /// Until the server's end, and once more then.
-    void keep_record() {
-        std::unique_lock lock{mutex_};
+    /// A look in each period until the server's end, and one then. A change that is asked for waits
+    /// for a moment in which no answer is open.
+    void keep_method(serve::ServedMethod& method, Service& service) {
+        using Clock = std::chrono::steady_clock;
+        const auto period = options_.replan_s > 0.0 ? millis(options_.replan_s) : kRecordPeriod;
+        auto next_look = Clock::now() + period;
         bool last = false;
-        do {
-            last = changed_.wait_for(lock, serve::ServedRecord::kPeriod, [this] { return over_; });
-            lock.unlock();
-            loaded_.record->store(*loaded_.model->service);
-            lock.lock();
-        } while (!last);
+        while (!last) {
+            {
+                const auto next = method.wants_change()
+                                      ? std::min(next_look, Clock::now() + kIdleLook)
+                                      : next_look;
+                std::unique_lock lock{mutex_};
+                last = changed_.wait_until(lock, next, [this] { return over_; });
+            }
+            if (last || Clock::now() >= next_look) {
+                method.look(service);
+                next_look = Clock::now() + period;
+            }
+            if (!last) method.change_if_idle(service);
+        }
     }
 
     const ServeOptions& options_;

@@ -46,7 +46,7 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
     print_head(text, "paceline_engine_state", "gauge", "1 for the state that the engine is in.");
     for (const ServiceState state :
          {ServiceState::Ok, ServiceState::Degraded, ServiceState::Recovering,
-          ServiceState::Draining, ServiceState::Failed})
+          ServiceState::Changing, ServiceState::Draining, ServiceState::Failed})
         text += fmt::format("paceline_engine_state{{state=\"{}\"}} {}\n", name(state),
                             state == engine.state ? 1 : 0);
     print_head(text, "paceline_stage_up", "gauge", "1 while the process of the stage lives.");
@@ -177,6 +177,11 @@ std::string ServeMetrics::text(const ServedModel* model) {
                      "Mean time between the tokens of an answer.");
     request_.print(text, "paceline_request_seconds", "From the request to the end of an answer.");
     if (model == nullptr) return text;
+    const MethodInUse method = model->method->get();
+    print_head(text, "paceline_method", "gauge", "1 for the method that decodes.");
+    text += fmt::format("paceline_method{{method=\"{}\"}} 1\n", label_value(method.name));
+    print_one(text, "paceline_method_changes_total", "counter",
+              "Times that --method auto has changed the method.", method.changes);
     const ServiceSnapshot engine = model->service->snapshot();
     print_engine(text, engine);
     print_usage(text, engine.usage);

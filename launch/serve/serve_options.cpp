@@ -38,6 +38,12 @@ void add_what_to_serve(Command& command, ServeOptions& options) {
         "--draft-model", options.draft_model,
         "draft model with the target's vocabulary: a GGUF file, a Hugging Face folder or "
         "OWNER/NAME");
+    command
+        .add_option("--replan", options.replan_s,
+                    "seconds between two looks at whether another method would be faster than the "
+                    "one that --method auto chose; 0: it stays")
+        .check(number_between(0.0, 86'400.0))
+        .show_default();
     add_gpus_option(command, options.gpus);
     command.add_option("--alias", options.alias,
                        "the model's name in the API (default: that of its file or folder)");

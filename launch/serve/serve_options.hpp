@@ -36,6 +36,7 @@ struct ServeOptions {
     double body_timeout_s = 60.0;  // until its body has
     double recovery_wait_s = 30.0;  // of a recovery, until further requests are refused
     double grammar_s = 5.0;         // processor time to compile a grammar
+    double replan_s = 300.0;        // between two looks at --method auto's choice; 0: it stays
     std::string log_file = {};
     bool verbose = false;
 };

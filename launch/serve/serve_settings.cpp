@@ -35,6 +35,7 @@ constexpr Setting kSettings[] = {
     {"config", Kind::Text, false},
     {"method", Kind::Text, false},
     {"draft_model"},
+    {"replan", Kind::Number},
     {"gpus"},
     {"alias"},
     {"requests", Kind::Number},

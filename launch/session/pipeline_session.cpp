@@ -111,11 +111,10 @@ public:
     [[nodiscard]] Status check(const Request& request) const {
         Request checked = request;
         if (checked.context == 0) checked.context = plan_.context;
-        const std::int32_t gamma_max = paceline::gamma_max(pipeline_.config);
-        if (request.speculation.gamma > gamma_max) {
+        if (request.speculation.gamma > gamma_max()) {
             return request_out_of_range(
                 "speculation.gamma", std::to_string(request.speculation.gamma),
-                fmt::format("0 (as the pipeline) .. {}, its own", gamma_max));
+                fmt::format("0 (as the pipeline) .. {}, its own", gamma_max()));
         }
         return validate(checked, model_.vocab_size,
                         plan_.text_slots / kKvPageSlots * kKvPageSlots);  // caches have whole pages
@@ -263,6 +262,7 @@ public:
 
     [[nodiscard]] ConductorActor& conductor() { return conductor_; }
     [[nodiscard]] Position context() const { return plan_.context; }
+    [[nodiscard]] int gamma_max() const { return paceline::gamma_max(pipeline_.config); }
     [[nodiscard]] int pin_error() const { return supervisor_->pin_error(); }
     [[nodiscard]] const std::string& table() const { return table_; }
     [[nodiscard]] std::string parts() const { return parts_text(pipeline_, plan_.placement); }
@@ -374,8 +374,12 @@ PipelineSession::PipelineSession(std::unique_ptr<LoopThread> thread, std::unique
     : thread_{std::move(thread)}, impl_{std::move(impl)} {}
 
 PipelineSession::~PipelineSession() {
-    impl_->shut_down();
+    end();
     thread_.reset();  // executes what was posted
+}
+
+void PipelineSession::end() {
+    if (!std::exchange(ended_, true)) impl_->shut_down();
 }
 
 void PipelineSession::call(const std::function<void()>& what) {
@@ -407,6 +411,9 @@ void PipelineSession::close(RequestId request) {
 }
 Position PipelineSession::context() const {
     return impl_->context();
+}
+int PipelineSession::gamma_max() const {
+    return impl_->gamma_max();
 }
 GeneratorTraits PipelineSession::traits() const {
     return thread_->call([&] { return impl_->traits(); });

@@ -62,6 +62,7 @@ public:
         const ModelOptions& model,
         const ResolvedConfig& pipeline,
         const SessionOptions& options);
+    /// As end().
     ~PipelineSession();
     PipelineSession(const PipelineSession&) = delete;
     PipelineSession& operator=(const PipelineSession&) = delete;
@@ -87,8 +88,13 @@ public:
     void on_over(std::function<void(const Status& ended)> told);
 
     void close(RequestId request);  // forgets an ended request
+    /// Ends loop and stages, and waits for them; open orders end without a call. Afterwards nothing
+    /// may be submitted; check(), the figures, and calls on the loop's thread go on. From one
+    /// thread, not the loop's; a second call does nothing.
+    void end();
 
     [[nodiscard]] Position context() const;  // of one request
+    [[nodiscard]] int gamma_max() const;     // candidates after each other
     [[nodiscard]] GeneratorTraits traits() const;
     /// What happened since the session was opened or reset_stats() was called; time counts while an
     /// answer is open, verdicts when their answer has ended.
@@ -108,6 +114,7 @@ private:
     PipelineSession(std::unique_ptr<LoopThread> thread, std::unique_ptr<Impl> impl);
     std::unique_ptr<LoopThread> thread_;  // before what it runs
     std::unique_ptr<Impl> impl_;
+    bool ended_ = false;
 };
 
 }  // namespace paceline

@@ -181,6 +181,22 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     return plan;
 }
 
+std::optional<std::uint64_t> wanted_host_bytes(const ModelFile& file,
+                                               const ModelOptions& options,
+                                               const ResolvedConfig& pipeline,
+                                               const KvSize& kv) {
+    const Result<Machine> machine = read_machine();
+    if (!machine) return std::nullopt;
+    const Result<Placement> placement =
+        place(pipeline.config, file.config().layers, usable_cores(machine.value(), options));
+    if (!placement || has_gpus(placement.value())) return std::nullopt;
+    const Result<StageSizes> sizes = StageSizes::open(file, options, pipeline, kv);
+    if (!sizes) return std::nullopt;
+    std::uint64_t bytes = 0;
+    for (const MemoryNeed& need : sizes.value().needs(placement.value())) bytes += need.on_host();
+    return bytes;
+}
+
 Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                        const ModelFile& file,
                                        const ModelOptions& options,

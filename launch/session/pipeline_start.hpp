@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,13 @@ struct PipelinePlan {
                                                  const ModelOptions& options,
                                                  const ResolvedConfig& pipeline,
                                                  const KvSize& kv);
+
+/// Bytes of the host's memory that the pipeline takes with KV caches of that size; nothing: a stage
+/// is on a GPU, or there is no plan.
+[[nodiscard]] std::optional<std::uint64_t> wanted_host_bytes(const ModelFile& file,
+                                                             const ModelOptions& options,
+                                                             const ResolvedConfig& pipeline,
+                                                             const KvSize& kv);
 
 /// Stages that have loaded, fit together and have their channels.
 struct StartedPipeline {

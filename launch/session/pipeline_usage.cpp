@@ -14,6 +14,20 @@ AccountFigures account_figures(const TelemetrySnapshot& telemetry) {
             .plain_token_us = micros(gauges::kPlainTokenMicros)};
 }
 
+void PipelineUsage::add_counts_of(const PipelineUsage& before) {
+    for (std::size_t i = 0; i < kCounters; ++i) counters[i] += before.counters[i];
+    for (const Process& ended : before.processes) {
+        const auto same = std::find_if(processes.begin(), processes.end(),
+                                       [&](const Process& own) { return own.name == ended.name; });
+        if (same == processes.end()) {
+            processes.push_back(ended);
+            continue;
+        }
+        same->busy_s += ended.busy_s;
+        same->restarts += ended.restarts;
+    }
+}
+
 PipelineUsage usage_of(std::span<const StageRecord> records,
                        const Placement& placement,
                        std::int32_t text_slots) {

@@ -47,6 +47,9 @@ struct PipelineUsage {
     [[nodiscard]] std::uint64_t counter(Counter c) const {
         return counters[static_cast<std::size_t>(c)];
     }
+    /// Counts of a pipeline before this one, by the names of processes: sums go on. What is in use
+    /// now, and the account, stay those of this pipeline.
+    void add_counts_of(const PipelineUsage& before);
 };
 
 [[nodiscard]] PipelineUsage usage_of(std::span<const StageRecord> records,

@@ -23,6 +23,10 @@ Service::Service(std::unique_ptr<PipelineSession> session,
       last_tick_{Clock::now()},
       session_{std::move(session)},
       grammars_{std::move(grammars)} {
+    watch_session();
+}
+
+void Service::watch_session() {
     session_->call([this] { publish(); });
     session_->on_over([this](const Status& ended) { over(ended); });
     session_->call_every(kTick, [this] { tick(); });
@@ -60,12 +64,12 @@ Submitted Service::submit(ServiceOrder order) {
                            .stream = taken.stream,
                            .compiling = std::move(compiling)}});
     }
-    if (first) session_->post([this] { take_inbox(); });
+    if (first) post([this] { take_inbox(); });
     if (!grammar.any()) return taken;
     grammars_->compile(
         grammar,
         [this, id = taken.id](const Result<CompiledGrammarPtr>& made) {
-            session_->post([this, id, made] { compiled(id, made); });
+            post([this, id, made] { compiled(id, made); });
         },
         waiter);
     return taken;
@@ -73,12 +77,17 @@ Submitted Service::submit(ServiceOrder order) {
 
 /// All but whether a grammar can be compiled.
 Status Service::check(const Request& request) const {
-    if (!request.grammar.any() || request.compiled != nullptr) return session_->check(request);
+    if (!request.grammar.any() || request.compiled != nullptr) return check_with_session(request);
     if (!has_grammars() || grammars_ == nullptr) return no_grammars();
     Request without{request};
     without.grammar = {};
     without.compiled = std::make_shared<const CompiledGrammar>();
-    return session_->check(without);
+    return check_with_session(without);
+}
+
+Status Service::check_with_session(const Request& request) const {
+    const std::shared_lock lock{session_mutex_};
+    return session_->check(request);
 }
 
 void Service::compile(const GrammarSpec& grammar,
@@ -89,12 +98,12 @@ void Service::compile(const GrammarSpec& grammar,
 }
 
 void Service::cancel(AnswerId id) {
-    session_->post([this, id] { stop(id, {}); });
+    post([this, id] { stop(id, {}); });
 }
 
 void Service::drain(std::chrono::milliseconds limit) {
     draining_ = true;
-    session_->post([this, limit] {
+    post([this, limit] {
         drain_until_ = whole_time_ + limit;
         publish();
     });
@@ -146,7 +155,7 @@ void Service::compiled(AnswerId id, const Result<CompiledGrammarPtr>& made) {
 }
 
 void Service::begin_next() {
-    while (running_ < options_.running && !over_) {
+    while (!changing_ && running_ < options_.running && !over_) {
         const std::optional<std::uint64_t> next = line_.take();
         if (!next) return;
         begin(AnswerId{*next}, open_.at(AnswerId{*next}));
@@ -156,6 +165,9 @@ void Service::begin_next() {
 void Service::begin(AnswerId id, Open& open) {
     AnswerOrder order;
     order.request = std::move(open.order.request);
+    // The pipeline may have changed since the order was checked.
+    std::int32_t& gamma = order.request.speculation.gamma;
+    gamma = std::min(gamma, session_->gamma_max());
     open.begun = open.last_token = whole_time_;
     open.prompt = static_cast<Position>(order.request.text.size());
     if (order.request.scores.any()) {
@@ -308,6 +320,7 @@ void Service::check_deadlines() {
 }
 
 void Service::over(const Status& ended) {
+    if (leaving_) return;
     running_ = 0;
     publish();
     ServiceSnapshot last = *shown();
@@ -330,6 +343,7 @@ void Service::publish() {
     if (const auto now = Clock::now(); now - usage_read_ >= kUsagePeriod) {
         usage_read_ = now;
         totals_.usage = session_->usage();
+        totals_.usage.add_counts_of(earlier_);
     }
     ServiceSnapshot next = totals_;
     const std::vector<LostStage> lost = session_->lost_stages();
@@ -340,6 +354,7 @@ void Service::publish() {
     }
     next.state = draining_       ? ServiceState::Draining
                  : essential     ? ServiceState::Recovering
+                 : changing_     ? ServiceState::Changing
                  : !lost.empty() ? ServiceState::Degraded
                                  : ServiceState::Ok;
     if (!essential) {

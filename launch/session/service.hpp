@@ -20,7 +20,11 @@
 // count for any.
 // A conversation's next turn is a new order with the whole text: what the caches have of it is not
 // computed again.
-// Owns the session. Threads: all members from any; the constructor and destructor from one.
+// change() replaces the pipeline by another one between two answers (service_change.cpp). Orders
+// that come meanwhile wait, as behind others; streams of earlier answers stay readable, because
+// they belong to no session. What is lost are the KV caches, and with them the cached prompts.
+// Owns the session. Threads: all members from any, but change() from one at a time, and session()
+// from the same; the constructor and destructor from one.
 #pragma once
 
 #include <atomic>
@@ -28,10 +32,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -84,6 +90,7 @@ enum class ServiceState : std::uint8_t {
     Ok,
     Degraded,    // a stage is lost that decoding does not need: slower
     Recovering,  // one is lost that it needs: answers pause
+    Changing,    // another pipeline is started: orders wait
     Draining,    // nothing more is taken
     Failed,      // the pipeline cannot continue, or has been shut down
 };
@@ -108,6 +115,27 @@ struct ServiceSnapshot {
     std::chrono::steady_clock::time_point recovering_since = {};
     /// When the loop was last seen to run. A busy pipeline is alive; one that is old is not.
     std::chrono::steady_clock::time_point heartbeat = {};
+};
+
+/// Another pipeline for a service.
+struct PipelineChange {
+    using Open = std::function<Result<std::unique_ptr<PipelineSession>>()>;
+    Open open;            // the other one
+    Open again;           // the present one, if it has ended and the other cannot be started
+    bool beside = false;  // there is memory for both: the present one ends when the other has
+                          // loaded, else before
+};
+
+enum class ChangeOutcome : std::uint8_t {
+    Changed,
+    Busy,    // an answer runs or waits, a stage is lost, or nothing is taken any more
+    Kept,    // the other one cannot be started: the present one goes on
+    Failed,  // nor can the present one again: the service has ended
+};
+
+struct ChangeResult {
+    ChangeOutcome outcome = ChangeOutcome::Changed;
+    Status why = {};  // of Kept and Failed
 };
 
 struct ServiceOptions {
@@ -143,6 +171,10 @@ public:
     /// Until no answer is open. False: the time is over.
     [[nodiscard]] bool wait_idle(std::chrono::milliseconds limit);
 
+    /// Decodes with another pipeline from now on, if no answer is open; blocks while it loads. Its
+    /// contexts are as many and as long as those of the present one.
+    [[nodiscard]] ChangeResult change(const PipelineChange& wanted);
+
     /// A copy that is at most some kTick old while the loop runs.
     [[nodiscard]] ServiceSnapshot snapshot() const;
     [[nodiscard]] PipelineSession& session() { return *session_; }
@@ -150,6 +182,15 @@ public:
 
 private:
     [[nodiscard]] Status check(const Request& request) const;
+    [[nodiscard]] Status check_with_session(const Request& request) const;
+    /// On the loop's thread; once there is one, while the pipeline changes.
+    void post(std::function<void()> call);
+    void watch_session();
+    // Of change(), on its thread.
+    [[nodiscard]] bool let_go();
+    void lose(const Error& why);
+    void attach(std::unique_ptr<PipelineSession> fresh);
+    void release();
     using Micros = std::chrono::microseconds;
 
     struct Open {
@@ -171,6 +212,8 @@ private:
     };
 
     // All of these on the loop's thread.
+    [[nodiscard]] bool pause();  // whether no answer is open; none is begun from then on
+    void go_on();
     void take_inbox();
     void compiled(AnswerId id, const Result<CompiledGrammarPtr>& made);
     void begin_next();
@@ -215,7 +258,15 @@ private:
     ServiceSnapshot totals_;
     std::optional<std::chrono::steady_clock::time_point> recovering_since_;
     std::chrono::steady_clock::time_point usage_read_{};
+    PipelineUsage earlier_;  // of the pipelines before this one
+    bool changing_ = false;  // no order is begun
+    bool leaving_ = false;   // the session's end is not the service's
 
+    mutable std::shared_mutex session_mutex_;  // of the pointer, for threads that are not the
+                                               // loop's, and of `holding_`
+    bool holding_ = false;                     // there is no loop
+    std::mutex held_mutex_;
+    std::vector<std::function<void()>> held_;   // what was posted meanwhile
     std::unique_ptr<PipelineSession> session_;  // its loop uses the rest
     std::unique_ptr<GrammarHelpers> grammars_;  // last: they call the loop
 };

@@ -106,7 +106,7 @@ Result<std::unique_ptr<Backend>> load(const ModelFile& file,
 /// Segments that share a process say one class for all of them: it has to be true of each.
 Status check_class(const Backend& segment, const control::Hello& hello) {
     if (hello.equality_class.empty() || hello.equality_class == segment.equality_class()) return {};
-    return Error{Errc::BadArgument, "segments of one process are of the equality classes \"" +
+    return Error{Errc::BadArgument, "segments of one process have the equality classes \"" +
                                         hello.equality_class + "\" and \"" +
                                         segment.equality_class() +
                                         "\": mixed classes do not give equal bits"};

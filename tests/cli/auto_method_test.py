@@ -5,7 +5,7 @@ import os
 import unittest
 
 from paceline_cli import PROMPT, TINY, CliTest, environment, paceline
-from serve_server import Server
+from serve_server import Server, chat_body, wait_until
 
 ANSWER = ["run", "-m", TINY, "-p", PROMPT, "-n", "60"]
 
@@ -89,6 +89,42 @@ class AutoMethodTest(CliTest):
         with self.serve("--method", "auto", "--requests", "1") as server:
             said = "\n".join(server.lines)
         self.assertIn("nothing is known of this model here", said)
+
+    def plant(self, gains: dict[str, float]) -> None:
+        """Gains in the one record that is there, as of three runs each."""
+        path, = (self.folder / "paceline" / "methods").glob("*.json")
+        record = json.loads(path.read_text())
+        rate = next(iter(record["methods"].values()))
+        record["methods"] = {name: rate | {"gain": gain, "runs": 3} for name, gain in gains.items()}
+        path.write_text(json.dumps(record))
+
+    def test_a_server_whose_record_is_wrong_changes_its_method_while_it_runs(self):
+        long = {"ignore_eos": True, "max_tokens": 400}
+        with self.serve("--method", "prompt-lookup", "--requests", "2", "--replan", "0.1") as server:
+            for _ in range(8):
+                self.assertEqual(server.chat(**long).status, 200)
+            self.assertEqual(server.get("/health").json["method_changes"], 0)  # it was named
+        # No method reaches such gains, so each disappoints, whatever the machine's speed.
+        self.plant({"prompt-lookup+draft": 1.0, "prompt-lookup": 1000.0, "speculative": 900.0})
+        with self.serve("--method", "auto", "--requests", "2", "--replan", "0.1", "--resume", "3600") as server:
+            self.assertEqual(server.get("/props").json["method"], "prompt-lookup")
+            before = server.post("/v1/chat/completions", chat_body(**long, stream=True, paceline={"resume": True}))
+            text = server.chat(**long).json["choices"][0]["message"]["content"]
+
+            def changed() -> bool:
+                self.assertEqual(server.chat(**long).json["choices"][0]["message"]["content"], text)
+                return server.get("/health").json["method_changes"] > 0
+
+            wait_until(changed, "the method has changed")
+            kept = server.get(f"/v1/streams/{before.headers['X-Stream-Id']}?from=0")
+            self.assertEqual(kept.content, before.content)
+            self.assertEqual(server.chat(**long).json["choices"][0]["message"]["content"], text)
+            props = server.get("/props").json
+            self.assertGreaterEqual(server.metric("paceline_method_changes_total"), 1)
+            self.assertGreaterEqual(props["method_changes"], 1)
+            said = "\n".join(server.lines)
+        self.assertIn("method speculative instead of prompt-lookup: 900.00 times plain decoding", said)
+        self.assertIn("cached prompts are computed again", said)
 
     def test_a_method_that_cannot_be_started_is_followed_by_another(self):
         broken = self.folder / "draft.gguf"

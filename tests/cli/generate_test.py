@@ -107,7 +107,7 @@ class Generate(CliTest):
             return done.stderr.decode()
 
         self.assertIn("paceline generate: method plain: no method has shown a gain here with 32 answers", said("many"))
-        self.assertIn("method plain: --hidden", said("hidden", "--hidden", "1", "--requests", "1"))
+        self.assertIn("method plain: only plain decoding gives --hidden, --top above 20 and --exact off", said("hidden", "--hidden", "1", "--requests", "1"))
         said("one", "--method", "prompt-lookup", "--requests", "1")
         path, = (self.folder / "paceline" / "methods").glob("*.json")
         record = json.loads(path.read_text())

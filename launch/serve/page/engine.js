@@ -169,6 +169,7 @@ async function showModel() {
   at("why").textContent = props.method_reason ? "Why this method: " + props.method_reason : "";
   document.title = "Paceline: " + props.model_alias;
   engine.known = true;
+  engine.changes = props.method_changes;
 }
 
 async function look() {
@@ -176,7 +177,8 @@ async function look() {
     const health = await (await ask("health", { signal: AbortSignal.timeout(5000) })).json();
     const lost = health.lost_stages ? ": " + health.lost_stages : "";
     showState(health.status, health.status + lost + (health.error ? ": " + health.error : ""));
-    if (!engine.known && health.status !== "loading") await showModel();
+    const known = engine.known && engine.changes === health.method_changes;
+    if (!known && health.status !== "loading") await showModel();
     const response = await ask("metrics", { signal: AbortSignal.timeout(5000) });
     if (response.ok) take(await response.text());
     else if (response.status === 401) {

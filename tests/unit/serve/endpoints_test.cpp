@@ -66,7 +66,7 @@ TEST_CASE("health: each state, and a loop that stands still") {
     ServiceSnapshot engine;
     engine.heartbeat = now - 900ms;
     const auto told = [&] {
-        const Reply reply = health_report(engine, "pearl", now);
+        const Reply reply = health_report(engine, {.name = "pearl"}, now);
         return std::to_string(reply.status) + " " +
                nlohmann::json::parse(reply.body)["status"].get<std::string>();
     };
@@ -76,14 +76,20 @@ TEST_CASE("health: each state, and a loop that stands still") {
     engine.state = ServiceState::Degraded;
     engine.why = "draft";
     CHECK(told() == "200 degraded");
-    CHECK(nlohmann::json::parse(health_report(engine, "pearl", now).body)["lost_stages"] ==
-          "draft");
+    CHECK(nlohmann::json::parse(
+              health_report(engine, {.name = "pearl"}, now).body)["lost_stages"] == "draft");
     engine.state = ServiceState::Recovering;
     CHECK(told() == "503 recovering");
     engine.state = ServiceState::Draining;
     CHECK(told() == "503 draining");
     engine.heartbeat = now - 1001ms;
     CHECK(told() == "503 stalled");
+    engine.state = ServiceState::Changing;  // there may be no loop
+    CHECK(told() == "200 changing");
+    const nlohmann::json body =
+        nlohmann::json::parse(health_report(engine, {.name = "fold", .changes = 2}, now).body);
+    CHECK(body["method"] == "fold");
+    CHECK(body["method_changes"] == 2);
     engine.state = ServiceState::Failed;
     CHECK(told() == "503 failed");
     CHECK(loading_health().status == 503);
@@ -92,7 +98,7 @@ TEST_CASE("health: each state, and a loop that stands still") {
 TEST_CASE("health: a deep report says whether a token was decoded") {
     ServiceSnapshot engine;
     const auto told = [&](bool decoded) {
-        const Reply reply = deep_health_report(engine, "pearl", decoded, 12ms);
+        const Reply reply = deep_health_report(engine, {.name = "pearl"}, decoded, 12ms);
         const nlohmann::json body = nlohmann::json::parse(reply.body);
         CHECK(body["decoded"] == decoded);
         CHECK(body["decode_ms"] == 12);
