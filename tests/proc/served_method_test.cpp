@@ -78,6 +78,7 @@ TEST_CASE("a server whose method disappoints changes to the better one, says so 
     const AnswerPiece before = served.tiny.whole(served.tiny.order(30));
     served.three_looks(0.8);
     REQUIRE(served.method->wants_change());
+    REQUIRE(served.tiny.service->wait_idle(kLong));
     served.method->change_if_idle(*served.tiny.service);
     CHECK(!served.method->wants_change());
     CHECK(served.opened == std::vector<std::string>{"fold"});

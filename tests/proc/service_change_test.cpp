@@ -3,6 +3,7 @@
 #include <memory>
 #include <signal.h>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,6 @@ TEST_CASE("orders that come while the pipeline changes wait, within the bounds o
     for (const bool beside : {false, true}) {
         Tiny tiny{{.running = 2, .waiting = 2}};
         const AnswerPiece before = tiny.whole(tiny.order(30));
-        const std::uint64_t tokens_before = tiny.service->snapshot().tokens;
         std::vector<Submitted> taken;
         Submitted cancelled;
         PipelineChange wanted = to_one_segment(tiny, beside);
@@ -89,7 +89,10 @@ TEST_CASE("orders that come while the pipeline changes wait, within the bounds o
         CHECK(tiny.service->wait_idle(kLong));
         CHECK(processes(tiny) == kWhole);
         CHECK(tiny.service->snapshot().state == ServiceState::Ok);
-        CHECK(tiny.service->snapshot().tokens == tokens_before + 3 * before.ids.size());
+        // A copy may be a tick old; a count that is too low would wait until the test's limit.
+        while (tiny.service->snapshot().tokens < 4 * before.ids.size())
+            std::this_thread::sleep_for(Service::kTick);
+        CHECK(tiny.service->snapshot().tokens == 4 * before.ids.size());
     }
 }
 
@@ -164,20 +167,18 @@ TEST_CASE("if neither can be started the orders that waited end with the reason"
 
 TEST_CASE("counts of the pipelines before go on, and a change may follow another") {
     Tiny tiny{{.running = 2, .waiting = 2}};
-    const auto prefilled = [&] {
-        return tiny.service->session().usage().counter(counters::kPrefillRows);
-    };
     std::uint64_t rows = 0;
     for (int round = 0; round < 3; ++round) {
         CHECK(tiny.whole(tiny.order(8)).status.ok());
-        rows += prefilled();
         const bool back = round % 2 == 1;
         PipelineChange wanted = to_one_segment(tiny, true);
         if (back) std::swap(wanted.open, wanted.again);
         CHECK(tiny.service->change(wanted).outcome == ChangeOutcome::Changed);
         CHECK(processes(tiny) == (back ? kFrontAndBack : kWhole));
-        CHECK(prefilled() == 0);
-        CHECK(tiny.service->snapshot().usage.counter(counters::kPrefillRows) == rows);
+        CHECK(tiny.service->session().usage().counter(counters::kPrefillRows) == 0);
+        const std::uint64_t so_far = tiny.service->snapshot().usage.counter(counters::kPrefillRows);
+        CHECK(so_far > rows);
+        rows = so_far;
     }
     CHECK(tiny.service->snapshot().usage.processes.size() == 3);
 }

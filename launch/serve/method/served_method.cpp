@@ -1,5 +1,6 @@
 #include "launch/serve/method/served_method.hpp"
 
+#include <chrono>
 #include <fmt/core.h>
 #include <utility>
 
@@ -30,7 +31,7 @@ void ServedMethod::measured(double gain, double plain_seconds) {
 }
 
 void ServedMethod::change_if_idle(Service& service) {
-    if (!next_) return;
+    if (!next_ || !service.wait_idle(std::chrono::milliseconds{0})) return;
     std::optional<ServedPipeline> opened;  // without its session, which the service has
     const auto open = [this, &opened](const std::string& method) {
         return [this, &opened, method]() -> Result<std::unique_ptr<PipelineSession>> {

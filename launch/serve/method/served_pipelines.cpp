@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kSpare = 20;  // a twentieth of the memory stays free: needs are estimates
 
-void tell(const std::string& what) {
+void say(const std::string& what) {
     std::fprintf(stderr, "paceline serve: %s\n", visible_lines(what).c_str());
 }
 
@@ -51,7 +51,7 @@ Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineCon
         Result<ResolvedPipeline> placed = place_on_gpus(
             std::move(pipeline).value(), options_->model, file, {.gpus = options_->gpus});
         if (!placed) return placed.error();
-        tell(placed.value().gpu_table);
+        say(placed.value().gpu_table);
         pipeline = std::move(placed.value().resolved);
     }
     const Show bars = log_->verbose() ? Show::No : bars_on(*environment_);
@@ -60,7 +60,7 @@ Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineCon
         !s)
         return s.error();
     for (const std::string& why : pipeline.value().parts.omitted)
-        tell("left out: " + visible(why, kLineShownBytesMax));
+        say("left out: " + visible(why, kLineShownBytesMax));
     const bool table = log_->verbose() || environment_->stderr_is_terminal;
     Result<std::unique_ptr<PipelineSession>> session =
         PipelineSession::open(file, options_->model, pipeline.value(),
