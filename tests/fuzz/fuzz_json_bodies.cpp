@@ -158,7 +158,7 @@ serve::ServedModel tiny_model() {
     PACE_CHECK(chat.ok(), "the model has no chat template");
     model.chat = std::move(chat).value();
     model.name = "m";
-    model.method = "pearl";
+    model.method->set({.name = "pearl"});
     model.context = kContext;
     model.running = 4;
     model.waiting = 60;

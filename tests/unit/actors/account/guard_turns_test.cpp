@@ -8,10 +8,6 @@ namespace {
 
 using Micros = GuardTurns::Micros;
 
-double overall_gain(const GuardTurns& turns) {
-    return turns.plain_took_us() / turns.took_us();
-}
-
 /// A pipeline with one batch on its way: every round takes its time and commits its tokens.
 struct Rounds {
     GuardTurns turns;
