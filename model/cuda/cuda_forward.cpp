@@ -9,30 +9,23 @@
 namespace paceline {
 namespace {
 
-using cuda::DeviceMatrix;
-using cuda::GemmArgs;
 using cuda::NextInput;
-using cuda::padded_inputs;
 
 }  // namespace
 
 CudaForward::CudaForward(const ModelConfig& config,
                          const CudaOptions& options,
-                         const CudaWeights& weights,
-                         CudaCache& cache,
-                         CudaCache* adapter_cache,
-                         const cuda::DeviceInfo& device)
+                         std::span<const std::unique_ptr<CudaRank>> ranks)
     : config_{config},
-      weights_{weights},
-      cache_{cache},
-      adapter_cache_{adapter_cache},
+      ranks_{ranks},
+      first_{*ranks.front()},
+      stream_{first_.stream},
+      at_{first_.at},
       first_layer_{options.first_layer},
       last_layer_{options.last_layer},
       skipped_{options.skipped},
       kv_layers_{options.first_layer, options.last_layer, options.skipped},
       limits_{limits_of(config, options)},
-      processors_{device.processors},
-      wgmma_{cuda::has_wgmma(device)},
       graphs_on_{options.graphs},
       rope_{config.rope} {}
 
@@ -81,7 +74,8 @@ void CudaForward::send(std::span<const Row> rows, ActiveRows active, int heads, 
     const int queries_per_kv = heads / kv_heads;
     unit_rows_now_ = cuda::attention_unit_rows(count, queries_per_kv);
     attention_tiles_now_ = cuda::attention_tiles(unit_rows_now_, queries_per_kv);
-    tables_.send(rows, active, unit_rows_now_, stream_);
+    tables_.write(rows, active, unit_rows_now_);
+    for (const std::unique_ptr<CudaRank>& rank : ranks_) tables_.send(rank->index(), rank->stream);
     one_split_now_ = tables_.header().merges == 0;
 }
 
@@ -109,8 +103,10 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
     const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
     if (embeds && (!all_begin || beginnings_are_kept(rows))) {
         send(rows, all_of(rows.size()), config_.heads, config_.kv_heads);
+        join();
+        fork();
         embed();
-        stream_.finish();  // the tables are written anew
+        finish_all();  // the tables are written anew
         embeds = false;
     }
     keep_beginnings(rows);
@@ -122,7 +118,7 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
         const Waited waited = runs ? wait(watch) : Waited::Done;  // the tables are written anew
         if (waited == Waited::Dead) return RunOutcome::Done;
         if (waited == Waited::Cancelled || watch.cancelled()) {
-            stream_.finish();  // copies to the caller's memory may be on their way
+            finish_all();  // copies to the caller's memory may be on their way
             return RunOutcome::Cancelled;
         }
         send(rows, stretch.rows, config_.heads, config_.kv_heads);
@@ -130,7 +126,7 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
         if (wants_stacks(rows, stretch)) {
             run_and_keep(rows, stretch, embeds, watch.cancel);
             if (watch.cancelled()) {
-                stream_.finish();
+                finish_all();
                 return RunOutcome::Cancelled;
             }
         } else {
@@ -152,6 +148,7 @@ std::span<const int> CudaForward::head_group(std::span<const int> asked, std::si
 /// What comes after the layers goes into the stream before they are done: one wait for all of it,
 /// and one more for each further head_rows() rows that something is drawn after.
 RunOutcome CudaForward::finish_run(HiddenRows out, const CudaDraws& draws, const CudaWatch& watch) {
+    join();
     send_out(out);
     const std::vector<int> asked = draws.asked();
     std::size_t first = 0;
@@ -169,14 +166,24 @@ RunOutcome CudaForward::finish_run(HiddenRows out, const CudaDraws& draws, const
     return RunOutcome::Done;
 }
 
+/// Each device those tokens whose rows it has, for all devices.
 void CudaForward::embed() {
-    cuda::launch_embed(
-        stream_, {weights_.embedding(), tables_.tokens(), tables_.rows(), at_.hidden}, rows_now_);
+    on_each([&](CudaRank& rank) {
+        const TablePlaces tables = tables_.on(rank.index());
+        cuda::EmbedArgs args{rank.weights->embedding(), tables.tokens, tables.rows, rank.at.hidden};
+        if (args.table.outputs == 0) return;
+        args.first_token = rank.weights->first_token();
+        for (const std::unique_ptr<CudaRank>& other : ranks_) {
+            if (other.get() != &rank) args.other_hidden[args.others++] = other->at.hidden;
+        }
+        cuda::launch_embed(rank.stream, args, rows_now_);
+    });
 }
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * first_layer_ && stretch.last == 2 * last_layer_;
     const bool recordable = graphs_on_ && whole && rows_now_ <= cuda::kBatchRows;
+    join();  // the tables are there
     if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
     Recorded& batch = recorded_[{rows_now_, one_split_now_, attention_tiles_now_}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
@@ -189,25 +196,57 @@ void CudaForward::replay(const Stretch& stretch, bool embeds) {
 }
 
 void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
-    if (embeds) embed();
-    cuda::launch_ready(stream_,
-                       {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim,
-                        input_of_sublayer(stretch.first)},
-                       rows_now_);
-    for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
-        if (skipped_.skips(sublayer)) continue;
-        const CudaLayer& layer = weights_.layer(sublayer / 2);
-        int following = sublayer + 1;
-        while (following < 2 * last_layer_ && skipped_.skips(following)) ++following;
-        // After the last one it is not needed; it costs less than another kind of finish.
-        const NextInput next =
-            input_of_sublayer(following < 2 * last_layer_ ? following : sublayer);
-        if (sublayer % 2 == 0) {
-            attention(layer.attention, cache_, kv_layers_.place(sublayer / 2 - first_layer_), next);
-        } else {
-            mlp(layer, next);
-        }
+    fork();
+    if (embeds) {
+        embed();
+        barrier();
     }
+    on_each([&](CudaRank& rank) {
+        const TablePlaces tables = tables_.on(rank.index());
+        launch_ready(rank, tables.row_index, tables.rows, input_of_sublayer(rank, stretch.first),
+                     rows_now_);
+    });
+    const auto next_after = [&](int sublayer) {
+        int next = sublayer + 1;
+        while (next < 2 * last_layer_ && skipped_.skips(next)) ++next;
+        return next;
+    };
+    for (int sublayer = stretch.first; sublayer < stretch.last;) {
+        const int next = next_after(sublayer);
+        gathers_now_ = next >= stretch.last;
+        // After the last one it is not needed; it costs less than another kind of finish.
+        launch_sublayer(sublayer, next < 2 * last_layer_ ? next : sublayer);
+        sublayer = next;
+    }
+    join();
+}
+
+/// `following` is the sub-layer whose input is made.
+void CudaForward::launch_sublayer(int sublayer, int following) {
+    const int layer = sublayer / 2;
+    const auto next = [&](const CudaRank& rank) {
+        NextInput input = input_of_sublayer(rank, following);
+        if (gathers_now_) input.others = 0;  // a stretch begins with rows that are made ready anew
+        return input;
+    };
+    barrier();
+    if (sublayer % 2 == 0) {
+        on_each([&](CudaRank& rank) {
+            launch_mix(rank, rank.weights->layer(layer).attention, rank.cache,
+                       kv_layers_.place(layer - first_layer_));
+        });
+        barrier();
+        on_each([&](CudaRank& rank) {
+            launch_residual(rank, rank.weights->layer(layer).attention.out, rank.at.mixed,
+                            next(rank));
+        });
+        return;
+    }
+    on_each([&](CudaRank& rank) { launch_gates(rank, rank.weights->layer(layer)); });
+    barrier();
+    on_each([&](CudaRank& rank) {
+        launch_residual(rank, rank.weights->layer(layer).down, rank.at.gated, next(rank));
+    });
 }
 
 /// Waits for the stream. A batch that is no longer needed is stopped: a cancelled one, and one all
@@ -222,154 +261,45 @@ CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {
         }
         if (outcome == Waited::Done) continue;
         // Again and again: the tables may be on their way still, and write over it.
-        tables_.stop(urgent_);
-        stop_head();
+        on_each([&](CudaRank& rank) {
+            tables_.stop(rank.index(), rank.urgent);
+            stop_head(rank);
+        });
+        if (ranks_.size() > 1) cuda::set_device(first_.device);
     }
     stream_.finish();
     return outcome;
-}
-
-NextInput CudaForward::input_for(const float* norm, const DeviceMatrix& product) const {
-    return {norm, at_.input, at_.squares, padded_inputs(config_.dim), cuda::takes_floats(product)};
-}
-
-NextInput CudaForward::input_of_sublayer(int sublayer) const {
-    const CudaLayer& layer = weights_.layer(sublayer / 2);
-    return sublayer % 2 == 0 ? input_for(layer.attention.norm, layer.attention.qkv.front())
-                             : input_for(layer.ffn_norm, layer.gate_up);
-}
-
-GemmArgs CudaForward::product(const DeviceMatrix& weights,
-                              const void* x,
-                              int x_stride,
-                              bool normed) const {
-    GemmArgs args;
-    args.weights = weights;
-    args.x = x;
-    args.x_stride = x_stride;
-    args.rows = tables_.rows();
-    if (normed) {
-        args.finish.norm = {at_.squares, cuda::tiles_of(padded_inputs(config_.dim)), config_.dim,
-                            config_.norm_epsilon, at_.factors};
-    }
-    return args;
-}
-
-/// The one place where `exact = off` matters.
-void CudaForward::multiply(const GemmArgs& product) {
-    if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
-        return cuda::launch_gemm(stream_, product, {rows_now_, processors_, wgmma_});
-    cuda::launch_gemm_blas(stream_, *blas_, product, rows_now_, at_.products);
-}
-
-void CudaForward::attention(const CudaAttention& of,
-                            CudaCache& cache,
-                            int layer,
-                            const NextInput& next) {
-    const int q_dim = of.heads * of.head_dim;
-    const int width = q_dim + 2 * of.kv_heads * of.head_dim;
-    float* columns = at_.qkv;
-    for (const DeviceMatrix& part : of.qkv) {
-        GemmArgs qkv = product(part, at_.input, padded_inputs(config_.dim), true);
-        qkv.finish.out = columns;
-        qkv.finish.out_stride = width;
-        qkv.finish.norm.ready = columns != at_.qkv;
-        multiply(qkv);
-        columns += part.outputs;
-    }
-
-    cuda::RotateArgs rotate;
-    rotate.qkv = at_.qkv;
-    rotate.qkv_stride = width;
-    rotate.heads = of.heads;
-    rotate.kv_heads = of.kv_heads;
-    rotate.head_dim = of.head_dim;
-    rotate.pairs = rope_.pairs();
-    rotate.pairing = config_.rope.pairing == RopePairing::Adjacent ? cuda::Pairing::Adjacent
-                                                                   : cuda::Pairing::Halves;
-    rotate.bias = of.bias;
-    rotate.q_norm = of.q_norm;
-    rotate.k_norm = of.k_norm;
-    rotate.epsilon = config_.norm_epsilon;
-    rotate.cosines = angles_.cosines();
-    rotate.sines = angles_.sines();
-    rotate.positions = tables_.positions();
-    rotate.slots = tables_.slots();
-    rotate.rows = tables_.rows();
-    rotate.cache = cache.memory.data();
-    rotate.type = cache.type;
-    rotate.layers = cache.layers;
-    rotate.layer = layer;
-    cuda::launch_rotate(stream_, rotate, rows_now_);
-
-    cuda::AttentionArgs attend;
-    attend.plan = tables_.plan();
-    attend.rows = tables_.rows();
-    attend.q = at_.qkv;
-    attend.q_stride = width;
-    attend.heads = of.heads;
-    attend.kv_heads = of.kv_heads;
-    attend.head_dim = of.head_dim;
-    attend.cache = cache.memory.data();
-    attend.type = cache.type;
-    attend.layers = cache.layers;
-    attend.layer = layer;
-    attend.partials = at_.partials;
-    attend.out = at_.mixed;
-    attend.out_stride = padded_inputs(q_dim);
-    attend.wide = cuda::takes_floats(of.out);
-    const bool tensor_cores =
-        cuda::attention_mma_takes(cache.type, of.head_dim) && !cuda::takes_floats(of.out);
-    cuda::launch_attention(
-        stream_, attend,
-        {tensor_cores ? cuda::AttentionKernel::Mma : cuda::AttentionKernel::Plain, unit_rows_now_,
-         4 * processors_, one_split_now_});
-
-    GemmArgs out = product(of.out, at_.mixed, padded_inputs(q_dim), false);
-    out.finish.kind = cuda::FinishKind::Residual;
-    out.finish.out = at_.hidden;
-    out.finish.out_stride = config_.dim;
-    out.finish.row_index = tables_.row_index();
-    out.finish.next = next;
-    multiply(out);
-}
-
-void CudaForward::mlp(const CudaLayer& layer, const NextInput& next) {
-    GemmArgs gate_up = product(layer.gate_up, at_.input, padded_inputs(config_.dim), true);
-    if (!layer.gate_up.paired) {
-        gate_up.finish.out = at_.gates;
-        gate_up.finish.out_stride = config_.ffn_dim;
-        multiply(gate_up);
-        gate_up.weights = layer.up;
-        gate_up.finish.norm.ready = true;
-    }
-    gate_up.finish.kind =
-        layer.gate_up.paired ? cuda::FinishKind::Gated : cuda::FinishKind::GatedBy;
-    gate_up.finish.next.x = at_.gated;
-    gate_up.finish.next.stride = padded_inputs(config_.ffn_dim);
-    gate_up.finish.next.wide = cuda::takes_floats(layer.down);
-    multiply(gate_up);
-
-    GemmArgs down = product(layer.down, at_.gated, padded_inputs(config_.ffn_dim), false);
-    down.finish.kind = cuda::FinishKind::Residual;
-    down.finish.out = at_.hidden;
-    down.finish.out_stride = config_.dim;
-    down.finish.row_index = tables_.row_index();
-    down.finish.next = next;
-    multiply(down);
 }
 
 RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
                                     const CudaStates& states,
                                     const CancelToken* cancel) {
     if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
-    const CudaAttention& adapter = weights_.adapter();
+    const CudaAttention& adapter = first_.weights->adapter();
     give_hidden(states.in);
-    send(rows, all_of(rows.size()), adapter.heads, adapter.kv_heads);
-    const NextInput input = input_for(adapter.norm, adapter.qkv.front());
-    cuda::launch_ready(
-        stream_, {at_.hidden, tables_.row_index(), tables_.rows(), config_.dim, input}, rows_now_);
-    attention(adapter, *adapter_cache_, 0, input);
+    // Those of the whole adapter: a device may have none of its heads.
+    send(rows, all_of(rows.size()), adapter.all_heads, adapter.all_kv_heads);
+    const auto input = [&](const CudaRank& rank) {
+        const CudaAttention& own = rank.weights->adapter();
+        return input_for(rank, own.norm, own.qkv.front());
+    };
+    gathers_now_ = true;
+    join();
+    fork();
+    on_each([&](CudaRank& rank) {
+        const TablePlaces tables = tables_.on(rank.index());
+        launch_ready(rank, tables.row_index, tables.rows, input(rank), rows_now_);
+    });
+    barrier();
+    on_each([&](CudaRank& rank) {
+        launch_mix(rank, rank.weights->adapter(), rank.adapter_cache, 0);
+    });
+    barrier();
+    on_each([&](CudaRank& rank) {
+        NextInput next = input(rank);
+        next.others = 0;  // nothing follows
+        launch_residual(rank, rank.weights->adapter().out, rank.at.mixed, next);
+    });
     return finish_run(states.out, {}, {.cancel = cancel});
 }
 

@@ -25,7 +25,15 @@
 // Hidden states come from the host or from the device, and go where the caller wants them: the
 // recordings work in the workspace alone, so they are copied into it and out of it.
 //
-// Borrows weights and cache; owns workspace and tables. One call at a time, from one thread.
+// On several devices each computes its part of every step and puts what all need into the memory of
+// all: the mixed heads, the inner states of an MLP, and the input of the next product with its
+// squares (CudaPart; cuda_group.cpp). So a device waits for all others four times a layer. A device
+// has its own columns of the hidden states; the first gets all of them at the end of a stretch, and
+// all of the logits. The streams of the others begin and end with the first one's, and a recording
+// of it is one of all.
+//
+// Borrows the ranks, whose workspaces it makes; owns the tables. One call at a time, from one
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +46,7 @@
 
 #include "model/backend.hpp"
 #include "model/cuda/batch_tables.hpp"
-#include "model/cuda/cuda_weights.hpp"
-#include "model/cuda/rotation_table.hpp"
+#include "model/cuda/cuda_rank.hpp"
 #include "model/device_sampler.hpp"
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/blas.hpp"
@@ -48,27 +55,6 @@
 #include "model/kv_layers.hpp"
 
 namespace paceline {
-
-/// Keys and values of some layers, in pages (model/kernels/cuda/attention.hpp).
-struct CudaCache {
-    cuda::DeviceMemory memory;
-    cuda::CacheType type = cuda::CacheType::BF16;
-    int layers = 0;
-    int kv_heads = 0;
-    int head_dim = 0;
-    std::int32_t slots = 0;
-
-    static std::uint64_t bytes_of(
-        KvType type, int layers, int kv_heads, int head_dim, std::int32_t slots);
-    /// Zeroed. False if there is not so much memory.
-    static bool make(KvType type,
-                     int layers,
-                     int kv_heads,
-                     int head_dim,
-                     std::int32_t slots,
-                     cuda::Stream& stream,
-                     CudaCache& to);
-};
 
 /// The cancel token of a call, and the call's rows that are in this batch.
 struct CudaWatch {
@@ -108,25 +94,28 @@ inline constexpr int kKeptBatches = 3;
 
 class CudaForward {
 public:
-    /// Bytes that make() takes of the device, and of pinned memory. `splits_gates`:
+    /// Bytes that make() takes of the device that has `part`, and of pinned memory. `splits_gates`:
     /// CudaWeights::splits_gates().
     static std::uint64_t workspace_bytes(const ModelConfig& config,
                                          const CudaOptions& options,
+                                         const CudaPart& part,
                                          bool splits_gates);
     static std::uint64_t pinned_bytes(const ModelConfig& config, const CudaOptions& options);
     /// Keys that a row can see, in whole splits of attention: positions are below it.
     static int context_of(const ModelConfig& config, const CudaOptions& options);
 
+    /// `ranks` are one or several, whose devices reach each other; with weights and caches when the
+    /// first call comes.
     CudaForward(const ModelConfig& config,
                 const CudaOptions& options,
-                const CudaWeights& weights,
-                CudaCache& cache,
-                CudaCache* adapter_cache,
-                const cuda::DeviceInfo& device);
+                std::span<const std::unique_ptr<CudaRank>> ranks);
     CudaForward(const CudaForward&) = delete;
     CudaForward& operator=(const CudaForward&) = delete;
     ~CudaForward() = default;
-    enum class Made : std::uint8_t { All, NoDeviceMemory, NoPinnedMemory };
+    struct Made {
+        bool pinned = false;               // there was memory of the host
+        const CudaRank* lacks = nullptr;  // the device that had too little; nullptr: none
+    };
     [[nodiscard]] Made make(const CudaOptions& options);
 
     /// How many of `rows`, from the first on, go in one batch; at least 64 if rows_max and `rows`
@@ -159,7 +148,6 @@ public:
     [[nodiscard]] std::size_t kv_bytes() const;
     void read_kv(KvSlot slot, KvBytes bytes);
     void write_kv(KvSlot slot, ConstKvBytes bytes);
-    [[nodiscard]] cuda::Stream& stream() { return stream_; }
 
 private:
     /// Sub-layers [first, last) with the same active rows.
@@ -191,6 +179,17 @@ private:
     void replay(const Stretch& stretch, bool embeds);
     void launch_stretch(const Stretch& stretch, bool embeds);
     void embed();
+    // Of a group of devices; nothing on one (cuda_group.cpp).
+    template <class Work>
+    void on_each(const Work& work);
+    void fork();
+    void join();
+    void barrier();
+    void finish_all();
+    void share(const CudaRank& rank,
+               void* CudaWorkspace::*buffer,
+               int first_column,
+               cuda::NextInput& next) const;
     [[nodiscard]] RunOutcome finish_run(HiddenRows out,
                                         const CudaDraws& draws,
                                         const CudaWatch& watch);
@@ -209,20 +208,39 @@ private:
     [[nodiscard]] static std::uint64_t head_table_bytes(int rows);
     [[nodiscard]] static std::uint64_t draw_staging_bytes(const BatchLimits& limits);
     [[nodiscard]] std::int32_t* head_table() const;
-    void stop_head();
-    [[nodiscard]] cuda::Pieces kv_pieces() const;
-    [[nodiscard]] std::byte* kv_at(KvSlot slot) const;
-    void multiply(const cuda::GemmArgs& product);
-    void attention(const CudaAttention& of,
-                   CudaCache& cache,
-                   int layer,
-                   const cuda::NextInput& next);
-    void mlp(const CudaLayer& layer, const cuda::NextInput& next);
-    void ready(const float* norm, const cuda::DeviceMatrix& product);
-    [[nodiscard]] cuda::NextInput input_for(const float* norm,
+    void stop_head(CudaRank& rank) const;
+    /// Pieces of a slot that follow one another in its bytes, in the memory of one device.
+    struct KvRun {
+        CudaRank* rank;
+        std::byte* at;
+        cuda::Pieces pieces;
+    };
+    [[nodiscard]] std::vector<KvRun> kv_runs(KvSlot slot) const;
+    template <class Copy, class Turn>
+    void in_turns(std::vector<KvRun> runs, const Copy& copy, const Turn& turn);
+    // What follows is launched for one device.
+    void multiply(CudaRank& rank, const cuda::GemmArgs& product);
+    void launch_mix(CudaRank& rank, const CudaAttention& of, const CudaCache& cache, int layer);
+    void launch_residual(CudaRank& rank,
+                         const cuda::DeviceMatrix& weights,
+                         const void* x,
+                         const cuda::NextInput& next);
+    void launch_sublayer(int sublayer, int following);
+    void launch_gates(CudaRank& rank, const CudaLayer& layer);
+    void launch_turn(CudaRank& rank, const CudaHead& head, int rows);
+    void launch_output(CudaRank& rank, const CudaHead& head, int rows);
+    void launch_rotate(CudaRank& rank, const CudaAttention& of, const CudaCache& cache, int layer);
+    [[nodiscard]] cuda::NextInput input_for(const CudaRank& rank,
+                                            const float* norm,
                                             const cuda::DeviceMatrix& product) const;
-    [[nodiscard]] cuda::NextInput input_of_sublayer(int sublayer) const;
-    [[nodiscard]] cuda::GemmArgs product(const cuda::DeviceMatrix& weights,
+    [[nodiscard]] cuda::NextInput input_of_sublayer(const CudaRank& rank, int sublayer) const;
+    void launch_ready(CudaRank& rank,
+                      const std::int32_t* row_index,
+                      const std::int32_t* count,
+                      const cuda::NextInput& input,
+                      int rows);
+    [[nodiscard]] cuda::GemmArgs product(const CudaRank& rank,
+                                         const cuda::DeviceMatrix& weights,
                                          const void* x,
                                          int x_stride,
                                          bool normed) const;
@@ -234,66 +252,49 @@ private:
     void keep_stacks(std::span<const Row> rows, const Stretch& stretch, int sublayer);
     [[nodiscard]] bool wants_stacks(std::span<const Row> rows, const Stretch& stretch) const;
 
-    /// What rows need between two kernels.
-    struct Workspace {
-        // Of a batch's rows, up to rows_max.
-        float* hidden = nullptr;   // [rows][dim]
-        float* kept = nullptr;     // [kKeptBatches * rows][dim]: what make_rows() gives
-        void* input = nullptr;     // [rows][padded dim]: of q k v, gate up, heads
-        float* squares = nullptr;  // [rows][tiles]
-        float* factors = nullptr;  // [rows]: what norms are, made of the squares
-        float* qkv = nullptr;      // [rows][q + k + v]
-        void* mixed = nullptr;     // [rows][padded q]: of attention's out
-        void* gated = nullptr;     // [rows][padded ffn]: of down
-        float* gates = nullptr;    // [rows][ffn]; if a layer has gate and up as two products
-        float* partials = nullptr;
-        std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
-        float* products = nullptr;  // [rows][gate + up, or dim]
-        // Of a head's rows, up to head_rows().
-        void* turned = nullptr;             // [rows][padded dim]: after the head's transform
-        float* logits = nullptr;            // [rows][vocab]
-        cuda::DrawRow* draws = nullptr;     // [rows], with their scratch and what was drawn
-        std::int32_t* head_rows = nullptr;  // after the draws: how many, which of `hidden`
-        std::byte* draw_scratch = nullptr;
-        std::int32_t* tokens = nullptr;
-        cuda::CandidateList* lists = nullptr;
-    };
     /// Of batches: see cuda_workspace.cpp.
     static BatchLimits limits_of(const ModelConfig& config, const CudaOptions& options);
     static std::uint64_t place(const ModelConfig& config,
                                const CudaOptions& options,
+                               const CudaPart& part,
                                bool splits_gates,
                                std::byte* base,
-                               Workspace& to);
+                               CudaWorkspace& to);
+    [[nodiscard]] bool make_rank(CudaRank& rank, const CudaOptions& options);
 
     const ModelConfig& config_;
-    const CudaWeights& weights_;
-    CudaCache& cache_;
-    CudaCache* adapter_cache_;
+    std::span<const std::unique_ptr<CudaRank>> ranks_;
+    // Of the first device, where calls begin and end.
+    CudaRank& first_;
+    cuda::Stream& stream_;
+    CudaWorkspace& at_;
     int first_layer_;
     int last_layer_;
     SublayerMask skipped_;
     KvLayers kv_layers_;
     BatchLimits limits_;
-    int processors_;
-    bool wgmma_;  // cuda::has_wgmma()
     bool graphs_on_;
     RopeTable rope_;
-    cuda::Stream stream_;
-    cuda::Stream urgent_;
-    cuda::DeviceMemory memory_;
     cuda::PinnedMemory pinned_;       // hidden states or logits on their way
     cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn after it
-    Workspace at_;
     std::size_t kept_rows_ = 0;         // of at_.kept that are given
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     BatchTables tables_;
-    RotationTable angles_;
     int rows_now_ = 0;             // of the stretch that is being launched: those of its grids
     int unit_rows_now_ = 1;        // of its attention units
     int attention_tiles_now_ = 1;  // of queries, that these units need
     bool one_split_now_ = false;
+    // Whether hidden states go to the first device too: after the last sub-layer of a stretch.
+    bool gathers_now_ = false;
     std::map<GraphKey, Recorded> recorded_;
 };
+
+template <class Work>
+void CudaForward::on_each(const Work& work) {
+    for (const std::unique_ptr<CudaRank>& rank : ranks_) {
+        if (ranks_.size() > 1) cuda::set_device(rank->device);
+        work(*rank);
+    }
+}
 
 }  // namespace paceline

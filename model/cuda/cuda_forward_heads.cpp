@@ -11,7 +11,6 @@
 
 namespace paceline {
 
-using cuda::DeviceMatrix;
 using cuda::GemmArgs;
 using cuda::padded_inputs;
 
@@ -43,41 +42,67 @@ void CudaForward::send_head_rows(std::span<const int> rows) {
     std::copy(rows.begin(), rows.end(), table + 1);
     table[1 + head_rows()] = 0;
     stream_.to_device(at_.draws, draw_pinned_.data(), head_table_bytes(head_rows()));
+    // The others draw nothing: which rows is all that they need to know.
+    for (const std::unique_ptr<CudaRank>& rank : ranks_.subspan(1))
+        rank->stream.to_device(rank->at.head_rows, table,
+                               4 * (1 + static_cast<std::size_t>(head_rows())));
 }
 
 /// The head of a batch that was stopped has nothing to multiply either.
-void CudaForward::stop_head() {
-    urgent_.to_device(at_.head_rows, head_table() + 1 + head_rows(), 4);
-    urgent_.finish();
+void CudaForward::stop_head(CudaRank& rank) const {
+    rank.urgent.to_device(rank.at.head_rows, head_table() + 1 + head_rows(), 4);
+    rank.urgent.finish();
 }
 
 // ---- Logits
 
-/// Logits of the `rows` hidden states that the table names, left on the device.
+/// Logits of the `rows` hidden states that the table names, left on the first device.
 void CudaForward::launch_head(const CudaHead& head, int rows) {
-    const int stride = padded_inputs(config_.dim);
-    const DeviceMatrix& first = head.turns ? head.transform : head.output;
     const bool norm_now = !head.turns || head.norm_first;
-    cuda::launch_ready(stream_,
-                       {at_.hidden, at_.head_rows + 1, at_.head_rows, config_.dim,
-                        input_for(norm_now ? head.norm : nullptr, first)},
-                       rows);
-    GemmArgs output = product(head.output, at_.input, stride, norm_now);
+    join();
+    fork();
+    on_each([&](CudaRank& rank) {
+        const CudaHead& own = rank.weights->head(head.id);
+        launch_ready(rank, rank.at.head_rows + 1, rank.at.head_rows,
+                     input_for(rank, norm_now ? own.norm : nullptr,
+                               own.turns ? own.transform : own.output),
+                     rows);
+    });
+    barrier();
     if (head.turns) {
-        GemmArgs turn = product(head.transform, at_.input, stride, norm_now);
-        turn.rows = at_.head_rows;
-        turn.finish.kind = cuda::FinishKind::Input;
-        // Squares that this product itself reads as its norm are not written meanwhile.
-        turn.finish.next = {norm_now ? nullptr : head.norm, at_.turned,
-                            norm_now ? nullptr : at_.squares, stride,
-                            cuda::takes_floats(head.output)};
-        cuda::launch_gemm(stream_, turn, {rows, processors_, wgmma_});
-        output = product(head.output, at_.turned, stride, !norm_now);
+        on_each([&](CudaRank& rank) { launch_turn(rank, rank.weights->head(head.id), rows); });
+        barrier();
     }
-    output.rows = at_.head_rows;
-    output.finish.out = at_.logits;
-    output.finish.out_stride = head.output.outputs;
-    cuda::launch_gemm(stream_, output, {rows, processors_, wgmma_});
+    on_each([&](CudaRank& rank) { launch_output(rank, rank.weights->head(head.id), rows); });
+    join();
+}
+
+/// A head's transform: this device's columns.
+void CudaForward::launch_turn(CudaRank& rank, const CudaHead& head, int rows) {
+    if (head.transform.outputs == 0) return;
+    const int stride = padded_inputs(config_.dim);
+    GemmArgs turn = product(rank, head.transform, rank.at.input, stride, head.norm_first);
+    turn.rows = rank.at.head_rows;
+    turn.finish.kind = cuda::FinishKind::Input;
+    // Squares that this product itself reads as its norm are not written meanwhile.
+    turn.finish.next = {head.norm_first ? nullptr : head.norm, rank.at.turned,
+                        head.norm_first ? nullptr : rank.at.squares, stride,
+                        cuda::takes_floats(head.output)};
+    share(rank, &CudaWorkspace::turned, rank.weights->columns().first, turn.finish.next);
+    cuda::launch_gemm(rank.stream, turn,
+                      {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
+}
+
+/// This device's logits, put where all of them are.
+void CudaForward::launch_output(CudaRank& rank, const CudaHead& head, int rows) {
+    if (head.output.outputs == 0) return;
+    GemmArgs output = product(rank, head.output, head.turns ? rank.at.turned : rank.at.input,
+                              padded_inputs(config_.dim), !head.turns || !head.norm_first);
+    output.rows = rank.at.head_rows;
+    output.finish.out = at_.logits + head.share.first;
+    output.finish.out_stride = head.outputs;
+    cuda::launch_gemm(rank.stream, output,
+                      {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
 }
 
 void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {
@@ -86,7 +111,7 @@ void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, f
     send_head_rows(all_of(states));
     launch_head(head, rows);
     const std::size_t bytes =
-        states * static_cast<std::size_t>(head.output.outputs) * sizeof(float);
+        states * static_cast<std::size_t>(head.outputs) * sizeof(float);
     stream_.to_host(pinned_.data(), at_.logits, bytes);
     stream_.finish();
     std::memcpy(logits, pinned_.data(), bytes);
@@ -114,7 +139,7 @@ void CudaForward::launch_draws(const CudaDraws& draws, std::span<const int> rows
     launch_head(*draws.head, count);
     cuda::DrawInput input;
     input.logits = at_.logits;
-    input.stride = draws.head->output.outputs;
+    input.stride = draws.head->outputs;
     input.vocab = config_.vocab_size;
     input.list = draws.head->list;
     input.rows = at_.draws;

@@ -36,9 +36,14 @@ bool neighbours(const RowSource& a, const RowSource& b) {
 
 void CudaForward::give_hidden(ConstHiddenRows hidden) {
     const std::size_t bytes = hidden.size() * sizeof(float);
-    if (hidden.on_device()) return stream_.on_device(at_.hidden, hidden.data(), bytes);
-    std::memcpy(pinned_.data(), hidden.data(), bytes);
-    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    if (!hidden.on_device()) std::memcpy(pinned_.data(), hidden.data(), bytes);
+    for (const std::unique_ptr<CudaRank>& rank : ranks_) {
+        if (hidden.on_device()) {
+            rank->stream.on_device(rank->at.hidden, hidden.data(), bytes);
+        } else {
+            rank->stream.to_device(rank->at.hidden, pinned_.data(), bytes);
+        }
+    }
 }
 
 /// Puts the batch's hidden states into the stream. Those that go to the host come by way of

@@ -30,6 +30,7 @@ void CudaForward::run_and_keep(std::span<const Row> rows,
                                const Stretch& stretch,
                                bool embeds,
                                const CancelToken* cancel) {
+    join();  // the tables are there
     for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
         if (cancel != nullptr && cancel->cancelled()) return;
         if (!skipped_.skips(sublayer))

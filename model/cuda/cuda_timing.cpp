@@ -13,9 +13,12 @@ double CudaForward::batch_seconds(std::span<const Row> rows, int times) {
     const Stretch& stretch = stretches.front();
     const bool embeds = stretch.first == 0;
     // Hidden states that are not embedded may be anything but NaN.
-    stream_.fill(at_.hidden, 0,
-                 rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float));
+    on_each([&](CudaRank& rank) {
+        rank.stream.fill(rank.at.hidden, 0,
+                         rows.size() * static_cast<std::size_t>(config_.dim) * sizeof(float));
+    });
     send(rows, stretch.rows, config_.heads, config_.kv_heads);
+    join();
     launch_stretch(stretch, embeds);  // loads the kernels' code, which a recording may not
     stream_.finish();
     const cuda::Graph graph = stream_.record([&] { launch_stretch(stretch, embeds); });

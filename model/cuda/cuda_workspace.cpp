@@ -1,4 +1,4 @@
-// What CudaForward and its caches take of the device: sizes, places, allocation.
+// What CudaForward and its caches take of each device: sizes, places, allocation.
 #include <algorithm>
 
 #include "model/cuda/cuda_forward.hpp"
@@ -18,22 +18,25 @@ std::uint64_t size_of(int value) {
 
 /// The largest of what an attention of the target or of the adapter needs.
 struct Widest {
-    int q = 0;
-    int qkv = 0;
-    int heads = 0;
+    int q = 0;         // of all devices
+    int qkv = 0;       // of this one
+    int heads = 0;     // of this one
     int head_dim = 0;
 };
 
-Widest widest(const ModelConfig& config, const CudaOptions& options) {
-    Widest most{config.q_dim(), config.q_dim() + 2 * config.kv_dim(), config.heads,
-                config.head_dim};
-    if (options.adapter) {
-        const AdapterSpec& adapter = *options.adapter;
-        most.q = std::max(most.q, adapter.heads * adapter.head_dim);
-        most.qkv = std::max(most.qkv, (adapter.heads + 2 * adapter.kv_heads) * adapter.head_dim);
-        most.heads = std::max(most.heads, adapter.heads);
-        most.head_dim = std::max(most.head_dim, adapter.head_dim);
-    }
+Widest widest(const ModelConfig& config, const CudaOptions& options, const CudaPart& part) {
+    Widest most;
+    const auto add = [&](int heads, int kv_heads, int head_dim) {
+        const int own_kv = part.of_kv_heads(kv_heads).count;
+        const int own = own_kv * (heads / kv_heads);
+        most.q = std::max(most.q, heads * head_dim);
+        most.qkv = std::max(most.qkv, (own + 2 * own_kv) * head_dim);
+        most.heads = std::max(most.heads, own);
+        most.head_dim = std::max(most.head_dim, head_dim);
+    };
+    add(config.heads, config.kv_heads, config.head_dim);
+    if (options.adapter)
+        add(options.adapter->heads, options.adapter->kv_heads, options.adapter->head_dim);
     return most;
 }
 
@@ -97,9 +100,10 @@ BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions&
 
 std::uint64_t CudaForward::place(const ModelConfig& config,
                                  const CudaOptions& options,
+                                 const CudaPart& part,
                                  bool splits_gates,
                                  std::byte* base,
-                                 Workspace& to) {
+                                 CudaWorkspace& to) {
     std::uint64_t used = 0;
     const auto take = [&](auto*& pointer, std::uint64_t elements, std::uint64_t bytes_each) {
         pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + used);
@@ -112,13 +116,13 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     };
     const BatchLimits limits = limits_of(config, options);
     const std::uint64_t rows = size_of(limits.rows);
-    const Widest most = widest(config, options);
+    const Widest most = widest(config, options, part);
     take(to.hidden, rows * size_of(config.dim), 4);
-    take(to.kept, size_of(kKeptBatches) * rows * size_of(config.dim), 4);
+    if (part.is_first()) take(to.kept, size_of(kKeptBatches) * rows * size_of(config.dim), 4);
     take_input(to.input, rows, config.dim);
     take_input(to.mixed, rows, most.q);
     take_input(to.gated, rows, config.ffn_dim);
-    take(to.gates, splits_gates ? rows * size_of(config.ffn_dim) : 0, 4);
+    take(to.gates, splits_gates ? rows * size_of(part.of_outputs(config.ffn_dim).count) : 0, 4);
     take(to.squares, rows * size_of(cuda::tiles_of(cuda::padded_inputs(config.dim))), 4);
     take(to.factors, rows, 4);
     take(to.qkv, rows * size_of(most.qkv), 4);
@@ -134,6 +138,10 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
 
     const int head_rows = head_rows_of(limits);
     take_input(to.turned, size_of(head_rows), config.dim);
+    if (!part.is_first()) {
+        take(to.head_rows, 1 + size_of(head_rows), 4);
+        return used;
+    }
     take(to.logits, size_of(head_rows) * size_of(config.vocab_size), 4);
     take(to.draws, head_table_bytes(head_rows), 1);
     to.head_rows = reinterpret_cast<std::int32_t*>(to.draws + head_rows);
@@ -148,9 +156,10 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
 
 std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config,
                                            const CudaOptions& options,
+                                           const CudaPart& part,
                                            bool splits_gates) {
-    Workspace nowhere;
-    return place(config, options, splits_gates, nullptr, nowhere) +
+    CudaWorkspace nowhere;
+    return place(config, options, part, splits_gates, nullptr, nowhere) +
            BatchTables::device_bytes(limits_of(config, options)) +
            RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
 }
@@ -166,22 +175,34 @@ std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOpt
            BatchTables::pinned_bytes(limits);
 }
 
-CudaForward::Made CudaForward::make(const CudaOptions& options) {
-    Workspace nowhere;
-    const std::uint64_t bytes = place(config_, options, weights_.splits_gates(), nullptr, nowhere);
-    if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
-        !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_))
-        return Made::NoPinnedMemory;
-    if (!cuda::DeviceMemory::allocate(bytes, memory_) || !BatchTables::make(limits_, tables_) ||
-        !RotationTable::make(rope_, context_of(config_, options), stream_, angles_))
-        return Made::NoDeviceMemory;
-    head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
+bool CudaForward::make_rank(CudaRank& rank, const CudaOptions& options) {
+    const bool splits_gates = rank.weights->splits_gates();
+    CudaWorkspace nowhere;
+    const std::uint64_t bytes =
+        place(config_, options, rank.part, splits_gates, nullptr, nowhere);
+    if (!cuda::DeviceMemory::allocate(bytes, rank.memory) || !tables_.add_device(limits_) ||
+        !RotationTable::make(rope_, context_of(config_, options), rank.stream, rank.angles))
+        return false;
     // What is after the last input of a row stays zero.
-    stream_.fill(memory_.data(), 0, bytes);
-    stream_.finish();
-    place(config_, options, weights_.splits_gates(), memory_.data(), at_);
+    rank.stream.fill(rank.memory.data(), 0, bytes);
+    rank.stream.finish();
+    place(config_, options, rank.part, splits_gates, rank.memory.data(), rank.at);
+    return true;
+}
+
+CudaForward::Made CudaForward::make(const CudaOptions& options) {
+    if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
+        !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_) ||
+        !BatchTables::make(limits_, tables_))
+        return {};
+    Made made{.pinned = true};
+    on_each([&](CudaRank& rank) {
+        if (made.lacks == nullptr && !make_rank(rank, options)) made.lacks = &rank;
+    });
+    if (made.lacks != nullptr) return made;
+    head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
     if (!options.exact) blas_ = std::make_unique<cuda::Blas>(stream_, at_.blas);
-    return Made::All;
+    return made;
 }
 
 }  // namespace paceline
