@@ -131,13 +131,17 @@ TEST_CASE("blocks of a file are shared by their rows: mixes of types have the bi
         for (const int count : {2, 3})
             check_same(answers_of(*make_cuda(file.value(), on_devices(options, count))), want);
     }
-    // Files: biases, norms of q and k, gate and up of two types. They have two KV heads.
-    for (const char* fixture : {"qwen2-f16", "qwen3-bf16", "llama-q4_k_m", "llama-small-blocks"}) {
+    // Files: biases, norms of q and k, q, k and v of several types.
+    for (const char* fixture :
+         {"qwen2-f16", "qwen3-bf16", "llama-q4_k_m", "llama-small-blocks", "llama-q4_0"}) {
         CAPTURE(fixture);
         const ModelFile file = open_fixture(fixture);
-        REQUIRE(file.config().kv_heads == 2);
+        REQUIRE(file.config().kv_heads >= 2);
         const Answers want = answers_of(*make_cuda(file, {.kv_slots = 64}));
-        check_same(answers_of(*make_cuda(file, on_devices({.kv_slots = 64}, 2))), want);
+        for (int count = 2; count <= file.config().kv_heads; ++count) {
+            CAPTURE(count);
+            check_same(answers_of(*make_cuda(file, on_devices({.kv_slots = 64}, count))), want);
+        }
     }
 }
 
