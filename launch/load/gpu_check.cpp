@@ -6,9 +6,32 @@
 namespace paceline {
 namespace {
 
+/// Of GPUs that are there: whether they can share a stage, as far as it is known before one is used.
+Status check_together(const std::vector<int>& gpus,
+                      const GpuInventory& inventory,
+                      const std::string& who) {
+    const auto bad = [&](const std::string& why) { return Error{Errc::BadArgument, who + why}; };
+    for (std::size_t i = 1; i < gpus.size(); ++i) {
+        if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
+            gpus.begin() + static_cast<std::ptrdiff_t>(i))
+            return bad(fmt::format(" names cuda:{} twice; each GPU has a part of its own", gpus[i]));
+        const std::string& first = inventory.names[static_cast<std::size_t>(gpus.front())];
+        const std::string& name = inventory.names[static_cast<std::size_t>(gpus[i])];
+        if (name != first)
+            return bad(fmt::format(": cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
+                                   "of one kind",
+                                   gpus.front(), first, gpus[i], name));
+    }
+    return {};
+}
+
 /// `who` names the device.
 Status check_one(const Device& device, const GpuInventory& inventory, const std::string& who) {
-    if (!device.gpu || static_cast<std::size_t>(*device.gpu) < inventory.names.size()) return {};
+    const std::vector<int> gpus = device.gpus();
+    const bool all_there = std::all_of(gpus.begin(), gpus.end(), [&](int gpu) {
+        return static_cast<std::size_t>(gpu) < inventory.names.size();
+    });
+    if (all_there) return check_together(gpus, inventory, who);
     std::string there;
     for (std::size_t i = 0; i < inventory.names.size(); ++i) {
         there +=

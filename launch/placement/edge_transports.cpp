@@ -19,6 +19,7 @@ struct Chosen {
 bool computes_on_two(const Placement& placement, const PlacedProcess& process) {
     std::optional<int> first;
     for (const StageId id : process.stages) {
+        // Tensors of a group begin and end at its first GPU.
         const std::optional<int> gpu = placement.stage(id).device.gpu;
         if (gpu && first && *gpu != *first) return true;
         if (gpu) first = gpu;

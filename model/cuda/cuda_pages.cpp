@@ -79,8 +79,9 @@ void CudaForward::in_turns(std::vector<KvRun> runs, const Copy& copy, const Turn
 void CudaForward::read_kv(KvSlot slot, KvBytes to) {
     std::byte* bytes = to.data();
     if (to.on_device()) {
+        // Foreign memory is mapped for the first device alone, which reaches the others.
         for (const KvRun& run : kv_runs(slot)) {
-            run.rank->stream.join_on_device(bytes, run.at, run.pieces);
+            stream_.join_on_device(bytes, run.at, run.pieces);
             bytes += run.pieces.count * run.pieces.bytes;
         }
         return finish_all();
@@ -101,7 +102,7 @@ void CudaForward::write_kv(KvSlot slot, ConstKvBytes from) {
     const std::byte* bytes = from.data();
     if (from.on_device()) {
         for (const KvRun& run : kv_runs(slot)) {
-            run.rank->stream.part_on_device(run.at, bytes, run.pieces);
+            stream_.part_on_device(run.at, bytes, run.pieces);
             bytes += run.pieces.count * run.pieces.bytes;
         }
         return finish_all();

@@ -36,14 +36,17 @@ bool neighbours(const RowSource& a, const RowSource& b) {
 
 void CudaForward::give_hidden(ConstHiddenRows hidden) {
     const std::size_t bytes = hidden.size() * sizeof(float);
-    if (!hidden.on_device()) std::memcpy(pinned_.data(), hidden.data(), bytes);
-    for (const std::unique_ptr<CudaRank>& rank : ranks_) {
-        if (hidden.on_device()) {
-            rank->stream.on_device(rank->at.hidden, hidden.data(), bytes);
-        } else {
+    if (!hidden.on_device()) {
+        std::memcpy(pinned_.data(), hidden.data(), bytes);
+        for (const std::unique_ptr<CudaRank>& rank : ranks_)
             rank->stream.to_device(rank->at.hidden, pinned_.data(), bytes);
-        }
+        return;
     }
+    // Foreign memory is mapped for the first device alone.
+    stream_.on_device(at_.hidden, hidden.data(), bytes);
+    fork();
+    for (const std::unique_ptr<CudaRank>& rank : ranks_.subspan(1))
+        rank->stream.on_device(rank->at.hidden, at_.hidden, bytes);
 }
 
 /// Puts the batch's hidden states into the stream. Those that go to the host come by way of
