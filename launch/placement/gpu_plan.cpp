@@ -45,6 +45,12 @@ StageConfig& stage_named(PipelineConfig& config, const std::string& name) {
 Status check_named_gpus(const PipelineConfig& config, const GpuRequest& request) {
     for (const StageConfig& stage : config.stages) {
         if (!stage.device.gpu) continue;
+        if (!stage.device.others.empty())
+            return Error{Errc::BadArgument,
+                         fmt::format("{}: [[stage]] \"{}\": device = \"{}\" is a list, which no "
+                                     "plan knows: leave out --gpus and --machine and name the GPU "
+                                     "of every stage",
+                                     config.file, stage.name, to_text(stage.device))};
         const auto& gpus = request.gpus;
         if (std::find(gpus.begin(), gpus.end(), *stage.device.gpu) != gpus.end()) continue;
         return Error{

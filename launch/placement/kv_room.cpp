@@ -18,12 +18,16 @@ std::vector<SharedMemory> memories_of(const Placement& placement,
         const MemoryNeed& need = needs[i];
         of_host.needed += need.on_host();
         if (!need.on_gpu) of_host.kv += need.kv_bytes;
-        const std::optional<int> gpu = placement.stages[i].device.gpu;
-        if (!gpu || !need.on_gpu || *gpu >= static_cast<int>(gpus.gpus.size())) continue;
-        SharedMemory& memory = of_gpus[*gpu];
-        memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(*gpu)]);
-        memory.needed += gpu_bytes(need);
-        memory.kv += need.kv_bytes;
+        if (!need.on_gpu) continue;
+        // GPUs of a group have even shares, but for a tile or a KV head more or less.
+        const std::vector<int> group = placement.stages[i].device.gpus();
+        for (const int gpu : group) {
+            if (gpu >= static_cast<int>(gpus.gpus.size())) continue;
+            SharedMemory& memory = of_gpus[gpu];
+            memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(gpu)]);
+            memory.needed += gpu_bytes(need) / group.size();
+            memory.kv += need.kv_bytes / group.size();
+        }
     }
     std::vector<SharedMemory> memories;
     if (host) memories.push_back(of_host);

@@ -106,6 +106,13 @@ TEST_CASE(
     CHECK(contains(what, "four-stages"));
 }
 
+TEST_CASE("--device with several GPUs is for plain decoding: a method names a list for a stage") {
+    PipelineConfig config = method_config("fold").value();
+    const Status refused = use_device(config, parse_device("cuda:0,cuda:1").value());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().what.find("--device cuda:0,cuda:1 is for plain decoding") == 0);
+}
+
 TEST_CASE("--device puts all stages of a method on it, in one process") {
     for (const Method& method : methods()) {
         CAPTURE(method.name);
