@@ -30,7 +30,8 @@ std::vector<int> Device::gpus() const {
 std::string to_text(const Device& device) {
     if (!device.gpu) return "cpu";
     std::string text;
-    for (const int gpu : device.gpus()) text += fmt::format("{}cuda:{}", text.empty() ? "" : ",", gpu);
+    for (const int gpu : device.gpus())
+        text += fmt::format("{}cuda:{}", text.empty() ? "" : ",", gpu);
     return text;
 }
 

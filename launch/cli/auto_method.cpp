@@ -14,7 +14,8 @@ AutoChoice AutoMethod::choose(const RunOptions& options) const {
     if (!device_of(options.model).exact)
         return {.method = kPlainMethod, .reason = "--exact off is of plain decoding"};
     if (!device_of(options.model).others.empty())
-        return {.method = kPlainMethod, .reason = "--device with several GPUs is of plain decoding"};
+        return {.method = kPlainMethod,
+                .reason = "--device with several GPUs is of plain decoding"};
     // What is asked for of stages needs some: plain decoding in a stage then.
     const bool stages = options.figures || !options.trace_file.empty();
     return history_.choose(stages ? kPlainPipeline : kPlainMethod);

@@ -6,7 +6,7 @@
 namespace paceline {
 namespace {
 
-/// Of GPUs that are there: whether they can share a stage, as far as it is known before one is used.
+/// Of GPUs that are there: whether they can share a stage, as far as that is known by now.
 Status check_together(const std::vector<int>& gpus,
                       const GpuInventory& inventory,
                       const std::string& who) {
@@ -14,13 +14,15 @@ Status check_together(const std::vector<int>& gpus,
     for (std::size_t i = 1; i < gpus.size(); ++i) {
         if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
             gpus.begin() + static_cast<std::ptrdiff_t>(i))
-            return bad(fmt::format(" names cuda:{} twice; each GPU has a part of its own", gpus[i]));
+            return bad(
+                fmt::format(" names cuda:{} twice; each GPU has a part of its own", gpus[i]));
         const std::string& first = inventory.names[static_cast<std::size_t>(gpus.front())];
         const std::string& name = inventory.names[static_cast<std::size_t>(gpus[i])];
         if (name != first)
-            return bad(fmt::format(": cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
-                                   "of one kind",
-                                   gpus.front(), first, gpus[i], name));
+            return bad(
+                fmt::format(": cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
+                            "of one kind",
+                            gpus.front(), first, gpus[i], name));
     }
     return {};
 }

@@ -52,8 +52,8 @@ struct GpuPlan {
 [[nodiscard]] std::uint64_t gpu_bytes(const MemoryNeed& need);
 
 /// Errors: OutOfMemory naming stage, device, the bytes needed and those that are there; those of
-/// place() and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`, or
-/// a list of them.
+/// place() and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`,
+/// or a list of them.
 [[nodiscard]] Result<GpuPlan> plan_gpus(const PipelineConfig& config,
                                         const GpuRequest& request,
                                         const SizeStages& size);

@@ -39,7 +39,9 @@ public:
     [[nodiscard]] int first_layer() const override { return parts_->options.first_layer; }
     [[nodiscard]] int last_layer() const override { return parts_->options.last_layer; }
     [[nodiscard]] std::int32_t kv_slots() const override { return parts_->first().cache.slots; }
-    [[nodiscard]] const std::string& device_name() const override { return parts_->first().info.name; }
+    [[nodiscard]] const std::string& device_name() const override {
+        return parts_->first().info.name;
+    }
     [[nodiscard]] MemoryUse memory_use() const override { return parts_->use; }
 
     [[nodiscard]] std::size_t batch_rows(std::span<const Row> rows) const override {
@@ -162,8 +164,7 @@ public:
 
     [[nodiscard]] bool has_head(HeadId id) const override {
         if (id == HeadId::Adapter) return parts_->weights().has_adapter();
-        if (id != HeadId::Final)
-            return static_cast<std::size_t>(id) <= parts_->weights().heads();
+        if (id != HeadId::Final) return static_cast<std::size_t>(id) <= parts_->weights().heads();
         return parts_->options.final_head || last_layer() == config().layers;
     }
 
@@ -268,9 +269,7 @@ private:
         return RunOutcome::Done;
     }
 
-    [[nodiscard]] const CudaHead& head_of(HeadId id) const {
-        return parts_->weights().head(id);
-    }
+    [[nodiscard]] const CudaHead& head_of(HeadId id) const { return parts_->weights().head(id); }
 
     void run_head(
         HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits, std::size_t width) {

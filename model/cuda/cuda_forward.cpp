@@ -291,9 +291,8 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
         launch_ready(rank, tables.row_index, tables.rows, input(rank), rows_now_);
     });
     barrier();
-    on_each([&](CudaRank& rank) {
-        launch_mix(rank, rank.weights->adapter(), rank.adapter_cache, 0);
-    });
+    on_each(
+        [&](CudaRank& rank) { launch_mix(rank, rank.weights->adapter(), rank.adapter_cache, 0); });
     barrier();
     on_each([&](CudaRank& rank) {
         NextInput next = input(rank);

@@ -113,7 +113,7 @@ public:
     CudaForward& operator=(const CudaForward&) = delete;
     ~CudaForward() = default;
     struct Made {
-        bool pinned = false;               // there was memory of the host
+        bool pinned = false;              // there was memory of the host
         const CudaRank* lacks = nullptr;  // the device that had too little; nullptr: none
     };
     [[nodiscard]] Made make(const CudaOptions& options);
@@ -277,7 +277,7 @@ private:
     RopeTable rope_;
     cuda::PinnedMemory pinned_;       // hidden states or logits on their way
     cuda::PinnedMemory draw_pinned_;  // a head's table (head_table()), and what was drawn after it
-    std::size_t kept_rows_ = 0;         // of at_.kept that are given
+    std::size_t kept_rows_ = 0;       // of at_.kept that are given
     std::unique_ptr<cuda::Blas> blas_;  // exact = off alone
     BatchTables tables_;
     int rows_now_ = 0;             // of the stretch that is being launched: those of its grids

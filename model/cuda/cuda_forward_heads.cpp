@@ -63,10 +63,10 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     fork();
     on_each([&](CudaRank& rank) {
         const CudaHead& own = rank.weights->head(head.id);
-        launch_ready(rank, rank.at.head_rows + 1, rank.at.head_rows,
-                     input_for(rank, norm_now ? own.norm : nullptr,
-                               own.turns ? own.transform : own.output),
-                     rows);
+        launch_ready(
+            rank, rank.at.head_rows + 1, rank.at.head_rows,
+            input_for(rank, norm_now ? own.norm : nullptr, own.turns ? own.transform : own.output),
+            rows);
     });
     barrier();
     if (head.turns) {
@@ -89,8 +89,7 @@ void CudaForward::launch_turn(CudaRank& rank, const CudaHead& head, int rows) {
                         head.norm_first ? nullptr : rank.at.squares, stride,
                         cuda::takes_floats(head.output)};
     share(rank, &CudaWorkspace::turned, rank.weights->columns().first, turn.finish.next);
-    cuda::launch_gemm(rank.stream, turn,
-                      {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
+    cuda::launch_gemm(rank.stream, turn, {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
 }
 
 /// This device's logits, put where all of them are.
@@ -110,8 +109,7 @@ void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, f
     give_hidden(hidden);
     send_head_rows(all_of(states));
     launch_head(head, rows);
-    const std::size_t bytes =
-        states * static_cast<std::size_t>(head.outputs) * sizeof(float);
+    const std::size_t bytes = states * static_cast<std::size_t>(head.outputs) * sizeof(float);
     stream_.to_host(pinned_.data(), at_.logits, bytes);
     stream_.finish();
     std::memcpy(logits, pinned_.data(), bytes);

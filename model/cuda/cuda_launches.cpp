@@ -33,10 +33,10 @@ void CudaForward::launch_ready(CudaRank& rank,
                                int rows) {
     const CudaShare& columns = rank.weights->columns();
     if (columns.count == 0) return;
-    cuda::launch_ready(rank.stream,
-                       {rank.at.hidden + columns.first, row_index, count, config_.dim, input,
-                        columns.count},
-                       rows);
+    cuda::launch_ready(
+        rank.stream,
+        {rank.at.hidden + columns.first, row_index, count, config_.dim, input, columns.count},
+        rows);
 }
 
 GemmArgs CudaForward::product(const CudaRank& rank,
@@ -60,9 +60,8 @@ GemmArgs CudaForward::product(const CudaRank& rank,
 void CudaForward::multiply(CudaRank& rank, const GemmArgs& product) {
     if (product.weights.outputs == 0) return;
     if (blas_ == nullptr || rows_now_ < cuda::kBlasRowsMin || !cuda::blas_takes(product.weights))
-        return cuda::launch_gemm(
-            rank.stream, product,
-            {rows_now_, rank.info.processors, cuda::has_wgmma(rank.info)});
+        return cuda::launch_gemm(rank.stream, product,
+                                 {rows_now_, rank.info.processors, cuda::has_wgmma(rank.info)});
     cuda::launch_gemm_blas(rank.stream, *blas_, product, rows_now_, rank.at.products);
 }
 
@@ -100,8 +99,8 @@ void CudaForward::launch_mix(CudaRank& rank,
     attend.partials = rank.at.partials;
     attend.out_stride = padded_inputs(of.out.inputs);
     attend.wide = cuda::takes_floats(of.out);
-    const std::size_t first = static_cast<std::size_t>(of.first_head * of.head_dim) *
-                              cuda::input_bytes(of.out.type);
+    const std::size_t first =
+        static_cast<std::size_t>(of.first_head * of.head_dim) * cuda::input_bytes(of.out.type);
     const auto column_of = [first](void* mixed) { return static_cast<std::byte*>(mixed) + first; };
     attend.out = column_of(rank.at.mixed);
     for (const std::unique_ptr<CudaRank>& other : ranks_) {

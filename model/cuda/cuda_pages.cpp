@@ -35,15 +35,13 @@ std::vector<CudaForward::KvRun> CudaForward::kv_runs(KvSlot slot) const {
     std::vector<KvRun> runs;
     for (std::size_t layer = 0; layer < layers; layer += layers_a_run) {
         for (const std::unique_ptr<CudaRank>& rank : ranks_) {
-            const std::size_t pieces_a_layer =
-                2 * static_cast<std::size_t>(rank->cache.kv_heads);
+            const std::size_t pieces_a_layer = 2 * static_cast<std::size_t>(rank->cache.kv_heads);
             const cuda::Pieces pieces{layers_a_run * pieces_a_layer, bytes, kKvPageSlots * bytes};
             // Where the key of the layer's first head is.
-            std::byte* at =
-                rank->cache.memory.data() +
-                (static_cast<std::size_t>(page_of(slot)) * layers + layer) * pieces_a_layer *
-                    pieces.stride +
-                static_cast<std::size_t>(offset_of(slot)) * bytes;
+            std::byte* at = rank->cache.memory.data() +
+                            (static_cast<std::size_t>(page_of(slot)) * layers + layer) *
+                                pieces_a_layer * pieces.stride +
+                            static_cast<std::size_t>(offset_of(slot)) * bytes;
             runs.push_back({rank.get(), at, pieces});
         }
     }

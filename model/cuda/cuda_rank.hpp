@@ -59,7 +59,7 @@ struct CudaWorkspace {
     void* turned = nullptr;             // [rows][padded dim]: after the head's transform
     std::int32_t* head_rows = nullptr;  // how many, which of `hidden`; the first: after the draws
     // On the first device alone.
-    float* logits = nullptr;        // [rows][vocab]
+    float* logits = nullptr;         // [rows][vocab]
     cuda::DrawRow* draws = nullptr;  // [rows], with their scratch and what was drawn
     std::byte* draw_scratch = nullptr;
     std::int32_t* tokens = nullptr;

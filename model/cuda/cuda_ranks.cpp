@@ -31,9 +31,9 @@ MemoryUse use_of(const ModelConfig& config,
         CudaCache::bytes_of(options.kv, kv_layers(options), part.of_kv_heads(config.kv_heads).count,
                             config.head_dim, options.kv_slots);
     if (options.adapter) {
-        use.kv_bytes += CudaCache::bytes_of(options.kv, 1,
-                                            part.of_kv_heads(options.adapter->kv_heads).count,
-                                            options.adapter->head_dim, options.kv_slots);
+        use.kv_bytes +=
+            CudaCache::bytes_of(options.kv, 1, part.of_kv_heads(options.adapter->kv_heads).count,
+                                options.adapter->head_dim, options.kv_slots);
     }
     use.workspace_bytes =
         CudaForward::workspace_bytes(config, options, part, weights.splits_gates());
@@ -127,13 +127,11 @@ Status load_ranks(const CudaRanks& ranks, const ModelFile& file, const CudaOptio
                                     rank->part.of_kv_heads(config.kv_heads).count, config.head_dim,
                                     options.kv_slots, rank->stream, rank->cache);
         if (fits && options.adapter) {
-            fits = CudaCache::make(options.kv, 1,
-                                   rank->part.of_kv_heads(options.adapter->kv_heads).count,
-                                   options.adapter->head_dim, options.kv_slots, rank->stream,
-                                   rank->adapter_cache);
+            fits = CudaCache::make(
+                options.kv, 1, rank->part.of_kv_heads(options.adapter->kv_heads).count,
+                options.adapter->head_dim, options.kv_slots, rank->stream, rank->adapter_cache);
         }
-        if (!fits)
-            return no_room(options, rank->device, rank->info, rank->use);
+        if (!fits) return no_room(options, rank->device, rank->info, rank->use);
     }
     cuda::set_device(ranks.front()->device);
     return {};

@@ -29,9 +29,10 @@ Status check_group_of_devices(const ModelConfig& config, const CudaOptions& opti
     const std::string text = device_text(options);
     for (std::size_t i = 0; i < devices.size(); ++i) {
         if (std::count(devices.begin(), devices.end(), devices[i]) > 1)
-            return bad(fmt::format("device {}: cuda:{} twice; a part of the weights needs a GPU of "
-                                   "its own",
-                                   text, devices[i]));
+            return bad(
+                fmt::format("device {}: cuda:{} twice; a part of the weights needs a GPU of "
+                            "its own",
+                            text, devices[i]));
     }
     constexpr std::size_t kMost = 1 + cuda::kOthersMax;
     if (devices.size() > kMost)
@@ -43,8 +44,8 @@ Status check_group_of_devices(const ModelConfig& config, const CudaOptions& opti
                                  "GPUs share a stage; more go to stages of their own",
                                  text, devices.size(), config.kv_heads, config.kv_heads)};
     if (!options.exact)
-        return bad(fmt::format("device {} with exact = off: cuBLAS multiplies on one GPU alone",
-                               text));
+        return bad(
+            fmt::format("device {} with exact = off: cuBLAS multiplies on one GPU alone", text));
     return {};
 }
 

@@ -18,9 +18,9 @@ std::uint64_t size_of(int value) {
 
 /// The largest of what an attention of the target or of the adapter needs.
 struct Widest {
-    int q = 0;         // of all devices
-    int qkv = 0;       // of this one
-    int heads = 0;     // of this one
+    int q = 0;      // of all devices
+    int qkv = 0;    // of this one
+    int heads = 0;  // of this one
     int head_dim = 0;
 };
 
@@ -178,8 +178,7 @@ std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOpt
 bool CudaForward::make_rank(CudaRank& rank, const CudaOptions& options) {
     const bool splits_gates = rank.weights->splits_gates();
     CudaWorkspace nowhere;
-    const std::uint64_t bytes =
-        place(config_, options, rank.part, splits_gates, nullptr, nowhere);
+    const std::uint64_t bytes = place(config_, options, rank.part, splits_gates, nullptr, nowhere);
     if (!cuda::DeviceMemory::allocate(bytes, rank.memory) || !tables_.add_device(limits_) ||
         !RotationTable::make(rope_, context_of(config_, options), rank.stream, rank.angles))
         return false;

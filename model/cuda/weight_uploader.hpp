@@ -2,8 +2,9 @@
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
-// one tensor's rows (a short list); from all rows of a tensor, or some of them (CudaPart). bf16 rows of a bf16 file are copied unchanged; blocks of a file
-// keep their codes and scales, in another order.
+// one tensor's rows (a short list); from all rows of a tensor, or some of them (CudaPart). bf16
+// rows of a bf16 file are copied unchanged; blocks of a file keep their codes and scales, in
+// another order.
 //
 // Borrows the tensors. Several threads may fill different pieces after use_synthetic_rows(), if
 // that is called.

@@ -9,8 +9,8 @@
 // ends, and its supervisor starts it anew.
 //
 // Memory, streams and events belong to the device that is the calling thread's when they are made.
-// Kernels are launched, and events recorded, in streams of the calling thread's device alone; copies
-// and waits take any.
+// Kernels are launched, and events recorded, in streams of the calling thread's device alone;
+// copies and waits take any.
 //
 // Threads: an object is used by one thread at a time. C++17 (nvcc compiles it too).
 #pragma once

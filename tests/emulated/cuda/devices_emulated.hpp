@@ -31,9 +31,9 @@ struct Devices {
     std::atomic<int> count{1};
     std::mutex mutex;  // of the memory and of who reaches whom
     std::map<const std::byte*, Allocation, std::less<>> allocations;
-    std::map<int, std::size_t> used;            // of each device
-    std::size_t limit = kMemoryDefault;         // of each
-    std::set<std::pair<int, int>> reaches;      // (from, to): enable_peers()
+    std::map<int, std::size_t> used;        // of each device
+    std::size_t limit = kMemoryDefault;     // of each
+    std::set<std::pair<int, int>> reaches;  // (from, to): enable_peers()
     std::atomic<bool> peers_possible{true};
     std::atomic<std::size_t> pinned{0};
     std::atomic<std::size_t> pinned_limit{std::numeric_limits<std::size_t>::max()};

@@ -19,10 +19,7 @@ namespace emulated {
 
 /// Throws DeviceError if the stream belongs to another device than the calling thread's, or if
 /// `argument` points into memory that its device does not reach.
-void check_launch(const Stream& stream,
-                  const Grid& grid,
-                  const void* argument,
-                  std::size_t bytes);
+void check_launch(const Stream& stream, const Grid& grid, const void* argument, std::size_t bytes);
 
 /// Runs `body` on `grid`, or appends that to what `stream` records.
 void submit(Stream& stream, Grid grid, std::function<void()> body);

@@ -68,9 +68,10 @@ void check_argument(const std::string& kernel,
         if (!found || found->owner == kNobody || found->owner == device) continue;
         const std::scoped_lock lock(the.mutex);
         if (the.reaches.contains({device, found->owner})) continue;
-        throw DeviceError(fmt::format("{}: byte {} of its argument points into memory of cuda:{}, "
-                                      "which cuda:{} was not let into (emulated device)",
-                                      kernel, at, found->owner, device));
+        throw DeviceError(
+            fmt::format("{}: byte {} of its argument points into memory of cuda:{}, "
+                        "which cuda:{} was not let into (emulated device)",
+                        kernel, at, found->owner, device));
     }
 }
 
@@ -187,8 +188,7 @@ DeviceInfo use_device(int index) {
     info.capability = 90;
     info.processors = 4;
     info.memory_bytes = emulated::memory_limit();
-    info.free_bytes =
-        info.memory_bytes - std::min(emulated::memory_used(index), info.memory_bytes);
+    info.free_bytes = info.memory_bytes - std::min(emulated::memory_used(index), info.memory_bytes);
     return info;
 }
 

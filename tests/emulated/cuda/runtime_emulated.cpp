@@ -364,9 +364,10 @@ Event::~Event() = default;
 void Event::record(Stream& stream) {
     Stream::Handle& to = stream.handle();
     if (to.queue->device != handle_->device)
-        throw DeviceError(fmt::format("an event of cuda:{} recorded in a stream of cuda:{} "
-                                      "(emulated device)",
-                                      handle_->device, to.queue->device));
+        throw DeviceError(
+            fmt::format("an event of cuda:{} recorded in a stream of cuda:{} "
+                        "(emulated device)",
+                        handle_->device, to.queue->device));
     if (handle_->use == EventUse::Time)
         return to.submit([at = handle_->at] { *at = Clock::now(); });
     handle_->point = std::make_shared<Point>();
@@ -394,7 +395,8 @@ void Stream::wait(const Event& event) {
 }
 
 bool Event::reached() const {
-    if (handle_->use == EventUse::Order) return handle_->point != nullptr && handle_->point->reached;
+    if (handle_->use == EventUse::Order)
+        return handle_->point != nullptr && handle_->point->reached;
     return handle_->at->has_value();
 }
 
@@ -409,15 +411,13 @@ double Event::seconds_between(const Event& from, const Event& to) {
 
 namespace emulated {
 
-void check_launch(const Stream& stream,
-                  const Grid& grid,
-                  const void* argument,
-                  std::size_t bytes) {
+void check_launch(const Stream& stream, const Grid& grid, const void* argument, std::size_t bytes) {
     const int device = stream.handle().queue->device;
     if (device != current_device())
-        throw DeviceError(fmt::format("{}: launched by a thread of cuda:{} in a stream of cuda:{} "
-                                      "(emulated device)",
-                                      grid.kernel, current_device(), device));
+        throw DeviceError(
+            fmt::format("{}: launched by a thread of cuda:{} in a stream of cuda:{} "
+                        "(emulated device)",
+                        grid.kernel, current_device(), device));
     check_argument(grid.kernel, device, argument, bytes);
 }
 

@@ -173,8 +173,8 @@ inline std::vector<float> attend(const Cache& cache,
     args.others = how.others;
     std::vector<std::unique_ptr<OnDevice<float>>> others;
     for (int i = 0; i < how.others; ++i) {
-        others.push_back(std::make_unique<OnDevice<float>>(
-            std::vector<float>(size_of(rows * out_stride))));
+        others.push_back(
+            std::make_unique<OnDevice<float>>(std::vector<float>(size_of(rows * out_stride))));
         args.other_out[i] = others.back()->data();
     }
     Stream stream;

@@ -44,9 +44,10 @@ CudaOptions on_devices(CudaOptions options, int count) {
 /// 8 KV heads; 6 tiles of hidden states, 10 of an MLP and 17 of the vocabulary, the last one not
 /// whole: with 8 devices some have nothing of a matrix.
 ModelFile small_model() {
-    Result<ModelFile> file = random_model(
-        "group.toml", "layers = 3\ndim = 96\nheads = 16\nkv_heads = 8\nhead_dim = 16\n"
-                      "ffn_dim = 160\nvocab_size = 261\n");
+    Result<ModelFile> file =
+        random_model("group.toml",
+                     "layers = 3\ndim = 96\nheads = 16\nkv_heads = 8\nhead_dim = 16\n"
+                     "ffn_dim = 160\nvocab_size = 261\n");
     REQUIRE_MESSAGE(file.ok(), (file.ok() ? std::string{} : file.error().what));
     return std::move(file).value();
 }

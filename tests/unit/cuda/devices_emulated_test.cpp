@@ -40,8 +40,7 @@ struct Rank {
     }
     void add_to(const Rank& other) {
         set_device(device);
-        launch(stream, {.threads = 32}, copy_more,
-               {memory.as<float>(), other.memory.as<float>()});
+        launch(stream, {.threads = 32}, copy_more, {memory.as<float>(), other.memory.as<float>()});
     }
     void mark() {
         set_device(device);

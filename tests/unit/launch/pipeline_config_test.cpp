@@ -382,9 +382,9 @@ TEST_CASE("a stage on a list of GPUs has all of them, and refuses lists that are
         nine += (gpu == 0 ? "\"cuda:" : ", \"cuda:") + std::to_string(gpu) + "\"";
     CHECK(contains(error_of(stage("[" + nine + "]")), "names 9 GPUs, at most 8"));
     // Every GPU of a list belongs to the stage's process.
-    CHECK(contains(error_of(stage("[\"cuda:0\", \"cuda:1\"]") + "\n" +
-                            segment("b", "device = \"cuda:1\"")),
-                   "\"b\": device = \"cuda:1\" is that of \"a\" too"));
+    CHECK(contains(
+        error_of(stage("[\"cuda:0\", \"cuda:1\"]") + "\n" + segment("b", "device = \"cuda:1\"")),
+        "\"b\": device = \"cuda:1\" is that of \"a\" too"));
     const GpuInventory two{.names = {"one kind", "another"}, .why_none = {}};
     const Result<PipelineConfig> mixed =
         parse_pipeline_config(stage("[\"cuda:0\", \"cuda:1\"]"), "x.toml");

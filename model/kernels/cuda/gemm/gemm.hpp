@@ -7,8 +7,8 @@
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
 // summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
 // ascending order; how many slices there are follows from the number of inputs. So how a product is
-// spread over the device (gemm_choice.hpp) is free. Rows are padded to tiles of kTileRows. So is how
-// a matrix's outputs are shared among devices: each of them multiplies whole rows of W.
+// spread over the device (gemm_choice.hpp) is free, and so is how a matrix's outputs are shared
+// among devices: each of them multiplies whole rows of W. Rows are padded to tiles of kTileRows.
 //
 // Weights are read straight from where the loader put them, and begin to arrive before the kernel
 // in front has ended. What follows a product is fused after it (Finish): the norm in front of a

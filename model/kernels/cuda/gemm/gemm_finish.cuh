@@ -59,8 +59,8 @@ PACE_DEVICE void make_ready(const NextInput& next,
     put_input(next, row, column, value);
     if (next.squares != nullptr && column % kTileOutputs == 0) {
         const auto tiles = static_cast<std::size_t>(tiles_of(next.stride));
-        const std::size_t at = static_cast<std::size_t>(row) * tiles +
-                               static_cast<std::size_t>(column / kTileOutputs);
+        const std::size_t at =
+            static_cast<std::size_t>(row) * tiles + static_cast<std::size_t>(column / kTileOutputs);
         next.squares[at] = squares;
         put_others(next.other_squares, next.others, [&](float* other) { other[at] = squares; });
     }
