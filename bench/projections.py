@@ -26,6 +26,7 @@ import sys
 import tempfile
 
 import sweep_configs
+from draft_sources_rows import EAGLE2_TREE
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -46,6 +47,8 @@ PAIRS = {"8b+1b": ("llama-8b", "llama-1b", 1),
 # Row: method, target GPUs beyond those that hold it (at least its segments), batches in flight, draft GPUs.
 METHODS = [
     ("taking turns", "speculative", 0, 1, 1),
+    ("assisted generation", "speculative-adaptive", 0, 1, 1),
+    ("EAGLE-2's tree, a draft of one layer", "speculative", 0, 1, 1),
     ("PEARL", "pearl", 0, 1, 1),
     ("FOLD, its two target GPUs", "fold", 0, 1, 1),
     ("FOLD, two batches", "fold", 0, 2, 1),
@@ -54,6 +57,8 @@ METHODS = [
     ("four stages", "four-stages", 0, 1, 2),
     ("AdaDecode", "adadecode-parallel", 0, 1, 0),
 ]
+# Rows with settings of their own. A draft of one layer has the target's shape, its cost is that of a layer and the head.
+SETTINGS = {"EAGLE-2's tree, a draft of one layer": [*EAGLE2_TREE, "schedule.controller=off"]}
 SEGMENTS_MIN = {"fold": 2, "hybrid": 2, "four-stages": 2, "adadecode-parallel": 2}
 # On eight GPUs the target has all that the drafts leave, and as many batches in flight.
 WIDE = [("PEARL, 7 target GPUs", "pearl", 7, 7, 1), ("FOLD, 7 target GPUs", "fold", 7, 7, 1),
@@ -62,12 +67,22 @@ WIDE = [("PEARL, 7 target GPUs", "pearl", 7, 7, 1), ("FOLD, 7 target GPUs", "fol
 # FOLD, table 1 (GSM8K, HumanEval); AdaDecode, table 1 (Llama-3.1-8B: XSum, HumanEval, GSM8K).
 PAPERS = {("70b+1b", "PEARL"): "3.30, 3.73", ("70b+1b", "FOLD, its two target GPUs"): "3.60, 4.09",
           ("70b+8b", "PEARL"): "2.87, 2.85", ("70b+8b", "FOLD, its two target GPUs"): "2.92, 3.05",
+          ("70b+1b", "assisted generation"): "2.52, 3.08", ("70b+8b", "assisted generation"): "1.96, 2.06",
+          ("70b+1b", "EAGLE-2's tree, a draft of one layer"): "2.46, 3.13",
+          ("70b+8b", "EAGLE-2's tree, a draft of one layer"): "2.46, 3.13",
           ("8b+1b", "taking turns"): "1.07, 1.42, 1.37",
           ("8b+1b", "AdaDecode"): "1.14, 1.51, 1.48 (one GPU)"}
 
 
+def one_layer(name):
+    """The name of the shape that is one layer of this one."""
+    return f"{name}-one-layer"
+
+
 def shape_of(name):
     """The numbers of a shape's file."""
+    if name.endswith(one_layer("")):
+        return {**shape_of(name.removesuffix(one_layer(""))), "name": name, "layers": "1"}
     shape = {}
     for line in (ROOT / "configs/shapes" / f"{name}.toml").read_text().splitlines():
         if "=" in line and not line.startswith("#"):
@@ -132,9 +147,11 @@ class Projector:
             self.shapes[name] = path
         return self.shapes[name]
 
-    def rate(self, pair, method, segments, batches, drafts, accuracy, costs):
+    def rate(self, pair, name, method, segments, batches, drafts, accuracy, costs):
         """Tokens per simulated second."""
         target, draft, _ = PAIRS[pair]
+        settings = SETTINGS.get(name, [])
+        draft = one_layer(target) if settings else draft
         out = self.folder / "run.json"
         command = [self.options.paceline, "simulate", "--random", self.shape_file(target),
                    "--dtype", "bf16", "--costs", costs, "-n", self.options.n,
@@ -146,7 +163,8 @@ class Projector:
             command += ["--config", self.configs.file(method, segments, batches)]
         if drafts:
             command += ["--draft-model", self.shape_file(draft)]
-        if method == "speculative":  # the fairest: the best length of its drafts
+        command += [word for setting in settings for word in ("--set", setting)]
+        if method == "speculative" and not settings:  # the fairest: the best length of its drafts
             command += ["--sweep", "draft.gamma=2,4,6,8,12"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if done.returncode != 0:
@@ -172,12 +190,15 @@ def project(options, folder):
         for link in options.links:
             costs = pathlib.Path(options.costs) if options.costs else pathlib.Path(folder) / "costs.tsv"
             if not options.costs:
-                costs.write_text(cost_table(target, [target, draft], options.card, link))
-            plain = projector.rate(pair, "autoregressive-segments", holds, 1, 0, (0.5, 0.5), costs)
+                costs.write_text(cost_table(target, [target, draft, one_layer(target)], options.card, link))
+            plain = projector.rate(pair, "plain", "autoregressive-segments", holds, 1, 0, (0.5, 0.5), costs)
             for name, method, segments, batches, drafts in rows_of(pair):
+                if name in SETTINGS and one_layer(target) not in costs.read_text():
+                    print(f"{name} is left out: {costs} has no record of {one_layer(target)}", file=sys.stderr)
+                    continue
                 for acceptance in options.acceptance:
                     accuracy = (acceptance, options.exit_accuracy)
-                    rate = projector.rate(pair, method, segments, batches, drafts, accuracy, costs)
+                    rate = projector.rate(pair, name, method, segments, batches, drafts, accuracy, costs)
                     records.append((pair, link, name, segments + drafts, acceptance, plain, rate,
                                     rate / plain, PAPERS.get((pair, name), "-")))
                     print("\t".join(text_of(records[-1])), file=sys.stderr, flush=True)

@@ -6,6 +6,10 @@
     bench/self_speculation.py times --out times.tsv ...the same prompts... [--rounds 3]
     bench/self_speculation.py auto-off --costs costs.tsv --out auto-off.tsv ...the same prompts... -n 256
     bench/self_speculation.py sets --folder bench/results ...the same prompts...
+    bench/self_speculation.py searched --costs costs.tsv --out searched.tsv ...the same prompts...
+    bench/self_speculation.py crossed --costs costs.tsv --out crossed.tsv ...the same prompts... --stories 8
+    bench/self_speculation.py stream --costs costs.tsv --out stream.tsv ...the same prompts... --stories 8
+    bench/self_speculation.py adadecode --costs costs.tsv --out adadecode.tsv ...the same prompts...
 
 counts    what does not depend on the machine: M, the tokens of a target forward; alpha, the accepted share
           of the drafted tokens; layer-rows, the layers that rows went through (drafts, verification and
@@ -22,6 +26,8 @@ auto-off  what auto_off costs: the rows of timed() in simulated time, each answe
           matters. lost: time over plain decoding's, in tokens of plain decoding
 sets      which sub-layers the model does without: CLaSp's programme, uniform sets and SWIFT's search on
           texts that are decoded once (bench/skip_sets), as skip-sets-*.tsv
+searched, crossed, stream, adadecode: tables of the papers, in simulated time by --costs; the head of
+          self_speculation_studies.py says which
 
 --temp and --top-p draw instead of decoding greedily. --lora FILE is handed to the program: a target that
 was trained to exit early. bench/charts.py draws the tables as charts. --quick: four cases, one prompt, 24 tokens.
@@ -37,63 +43,16 @@ import tempfile
 
 import prompt_sets
 import self_speculation_cases as cases
+import self_speculation_studies as studies
 from cache_folder import DEMO_MODEL
 from methods import ROOT, spread
+from self_speculation_runs import jobs_of, layer_rows, settings_text, simulate, words_of, write_table
 
 COUNT_COLUMNS = ["section", "varied", "method", "settings", "M", "alpha", "drafted_per_round",
                  "layer_rows_per_token", "optimise_rows_share", "equal"]
 AUTO_OFF_COLUMNS = ["method", "settings", "tokens", "drafted", "lost", "times_plain"]
 TIME_COLUMNS = ["method", "settings", "auto_off", "times_plain", "times_constant_d", "pairs", "equal",
                 "draft_share", "optimise_share"]
-
-
-def words_of(options, method, settings, more=()):
-    words = ["-m", options.model, "--method", method, "-n", str(options.n), *options.words]
-    for key, value in settings.items():
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        words += ["--set", f"self_draft.{key}={text}"]
-    for word in more:
-        words += ["--set", f"self_draft.{word}"]
-    # A tree that is not wanted: chains, as far as the method drafts.
-    if settings.get("tree") == "none":
-        words += ["--set", "schedule.shape=chain"]
-    return words
-
-
-def settings_text(settings):
-    return " ".join(f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}"
-                    for key, value in settings.items()) or "as configured"
-
-
-def simulate(options, words, folder, prompts=None):
-    """(the report of one pipeline, its jobs) of `paceline simulate` with these words, on all prompts or a file."""
-    with tempfile.TemporaryDirectory(dir=folder) as own:
-        report, trace = pathlib.Path(own) / "report.json", pathlib.Path(own) / "trace.json"
-        command = [options.paceline, "simulate", "--costs", options.costs, "--prompts",
-                   prompts or pathlib.Path(folder) / "all.jsonl", "--json", report, "--trace", trace, *words]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
-        return json.loads(report.read_text())[0], jobs_of(trace)
-
-
-def jobs_of(trace):
-    """The jobs in a trace file."""
-    events = json.loads(pathlib.Path(trace).read_text())
-    events = events["traceEvents"] if isinstance(events, dict) else events
-    return [event for event in events if event.get("ph") == "X" and event.get("cat") == "job"]
-
-
-def layer_rows(figures, jobs, settings):
-    """Layer-rows of drafts and verification, and of the optimiser. A verified row goes on where its draft
-    stopped being the target; of a skip set only the layers that are always kept count as such."""
-    verified = figures["candidates"] + figures["batches"]
-    drafted = sum(job["args"]["rows"] * job["args"]["layers"] for job in jobs
-                  if job["name"].startswith("draft"))
-    reused = figures["draft_rows"] * settings.get("exit", 1)
-    optimised = sum(job["args"]["rows"] * job["args"]["layers"] for job in jobs
-                    if job["name"].split()[0] in ("optimise", "job"))
-    return verified * cases.LAYERS - reused + drafted, optimised
 
 
 def count(options, folder, plain, row):
@@ -111,11 +70,6 @@ def count(options, folder, plain, row):
             f"{figures['draft_rows'] / figures['batches']:.2f}",
             f"{(rows + optimised) / figures['emitted_tokens']:.1f}",
             f"{optimised / (rows + optimised):.3f}", "yes" if equal else "NO"]
-
-
-def write_table(options, columns, rows):
-    text = "".join("\t".join(row) + "\n" for row in [columns, *rows])
-    options.out.write_text(text, encoding="utf-8")
 
 
 def counts(options):
@@ -294,12 +248,12 @@ def sets(options):
 
 def options_of():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("counts", "times", "auto-off", "sets"))
+    parser.add_argument("what", choices=("counts", "times", "auto-off", "sets", *studies.STUDIES))
     prompt_sets.add_options(parser)
     parser.add_argument("--paceline", default=ROOT / "build/release/paceline", type=pathlib.Path)
     parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--lora", help="low-rank updates of the target (safetensors)")
-    parser.add_argument("--costs", help="counts, auto-off: a cost table of the model (paceline simulate --measure-costs)")
+    parser.add_argument("--costs", help="all but times and sets: a cost table of the model (paceline simulate --measure-costs)")
     parser.add_argument("--out", type=pathlib.Path, help="the table (TSV)")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "bench/results",
                         help="sets: where the tables are written")
@@ -318,22 +272,27 @@ def options_of():
     parser.add_argument("--depth", type=int, default=1, help="times: that D")
     parser.add_argument("--ratio", type=float, default=0.1, help="skip ratio of SWIFT's rows and ablations")
     parser.add_argument("--skipped", type=int, default=3, help="layers that CLaSp's rows skip")
+    parser.add_argument("--trials", type=int, default=100, help="crossed, stream: sets that each search tries")
+    parser.add_argument("--heads", action="append", default=[], metavar="NAME=FILE",
+                        help="adadecode: trained heads to measure beside the model's own; may be repeated")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    for name, needs in (("out", ("counts", "times", "auto-off")), ("costs", ("counts", "auto-off"))):
+    for name, needs in (("out", ("counts", "times", "auto-off", *studies.STUDIES)),
+                        ("costs", ("counts", "auto-off", *studies.STUDIES))):
         if options.what in needs and getattr(options, name) is None:
             parser.error(f"{options.what} needs --{name}")
     options.words = [] if options.temp == 0 else ["--temp", options.temp, "--top-p", options.top_p,
                                                   "--seed", options.seed]
     options.words += ["--lora", options.lora] if options.lora else []
     if options.quick:
-        options.first, options.n = 1, min(options.n, 24)
+        options.first, options.n = 2 if options.what in studies.STUDIES else 1, min(options.n, 24)
+        options.trials = min(options.trials, 3)
     return options
 
 
 def main():
     options = options_of()
-    {"counts": counts, "times": times, "auto-off": auto_off, "sets": sets}[options.what](options)
+    {"counts": counts, "times": times, "auto-off": auto_off, "sets": sets, **studies.STUDIES}[options.what](options)
 
 
 if __name__ == "__main__":

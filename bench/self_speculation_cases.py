@@ -147,6 +147,31 @@ def timed_lens(constant):
     return rows
 
 
+TREE = {"tree": "paper", "schedule.shape": "tree", "schedule.rows_max": 33}  # SWIFT's dynamic verification
+
+# Self-SD's searches before the run: (row, samples, tokens of each, sets that are tried). SWIFT's table 12 has the first two,
+# figure 11 the others.
+SEARCHES = [("Self-SD", 8, 32, 5), ("Self-SD, one sample", 1, 8, 30),
+            *(("Self-SD over search time", 8, 32, trials) for trials in (10, 25, 50, 100, 200))]
+QUICK_SEARCHES = [("Self-SD", 1, 16, 2), ("Self-SD, one sample", 1, 8, 3)]
+
+ADADECODE_EXITS = (10, 15, 23)  # of configs/adadecode.toml
+
+
+def adadecode(heads):
+    """(section, row, exits, settings); `heads`: {name: file} of trained heads beside the model's own."""
+    rows = [("table-3", "AdaDecode", ADADECODE_EXITS, {}),
+            ("table-3", "without verification", ADADECODE_EXITS, {"acceptance.rule": "unverified"}),
+            *(("table-3", "one fixed exit", (exit,), {}) for exit in ADADECODE_EXITS),
+            ("table-3", "the target's own head", ADADECODE_EXITS, {"exit.head": "logit-lens"}),
+            *(("table-3", f"heads {name}", ADADECODE_EXITS, {"exit.part": file}) for name, file in heads.items())]
+    rows += [("figure-5", "AdaDecode", ADADECODE_EXITS, {"exit.gate": gate / 10}) for gate in range(11)]
+    rows += [("appendix-e", "multi-hop heads after the last layer", (), {}),
+             ("appendix-e", "AdaDecode", ADADECODE_EXITS, {}),
+             ("appendix-e", "AdaDecode and multi-hop heads after the last layer", ADADECODE_EXITS, {"exit.ahead": 2})]
+    return rows
+
+
 # Words for paceline_skip_sets: each study's runs, which make one table.
 STUDIES = {
     "uniform": [("-n", 96, "--ratios", "0.02,0.05,0.1,0.15,0.2,0.3,0.45")],

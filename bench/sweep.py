@@ -96,7 +96,7 @@ class Simulator:
         self.configs = configs
         self.runs = []
 
-    def run(self, row, name, file, draft=None, sweeps=(), sampling=()):
+    def run(self, row, name, file, draft=None, sweeps=(), sampling=(), settings=()):
         """[(settings, tokens/s)] of all combinations; empty with the reason on stderr. `row` is
         one of DRAFTED, (method, segments, batches) or a method."""
         method, segments, batches = row if isinstance(row, tuple) else DRAFTED.get(row, (row, 0, 0))
@@ -113,6 +113,8 @@ class Simulator:
                 command += ["--parts", options.parts]
             if draft:
                 command += draft_words(draft, options)
+            for setting in settings:
+                command += ["--set", setting]
             for sweep in sweeps:
                 command += ["--sweep", sweep]
             if not sampling:
@@ -213,9 +215,14 @@ def methods_section(simulator, sets, options, report):
             report.table(["ratio", *drafts, "each with its best"], ratio_rows(drafts, rates))
 
 
-def one_key_section(key, methods, values, label, above=None):
+def exit_top(value):
+    """An exit sends `top` candidates a row, 4 by default: the draft cannot grow more of them."""
+    return f"exit.top={value}"
+
+
+def one_key_section(key, methods, values, label, above=None, also=None):
     """A section that changes one setting, with --draft. `above`: values that a method cannot do
-    with, up to this one."""
+    with, up to this one. `also`: a setting that goes with each value."""
 
     def section(simulator, sets, options, report):
         for name, file in sets.items():
@@ -224,8 +231,10 @@ def one_key_section(key, methods, values, label, above=None):
             for method in methods:
                 possible = [v for v in values(options).split(",")
                             if float(v) > (above or {}).get(method, -1)]
-                made = simulator.run(method, name, file, options.draft,
-                                     sweeps=[f"{key}={','.join(possible)}"])
+                runs = [(possible, ())] if not also else [([v], (also(v),)) for v in possible]
+                made = [one for some, more in runs
+                        for one in simulator.run(method, name, file, options.draft, settings=more,
+                                                 sweeps=[f"{key}={','.join(some)}"])]
                 if made:
                     lines[method] = [(float(one[0][key]), one[1]) for one in made]
             columns = values(options).split(",")
@@ -271,7 +280,7 @@ SECTIONS = {
     "exit-layer": one_key_section("exit-layer", EXITS, lambda o: o.exit_layers,
                                   "layer of the exit"),
     "k": one_key_section("draft.exit_alternatives", EXITS, lambda o: o.alternatives,
-                         "k, alternatives per row"),
+                         "k, alternatives per row", also=exit_top),
     "budget": one_key_section("draft.branch_budget", EXITS[1:], lambda o: o.budgets,
                               "branch budget"),
     "gamma": one_key_section("draft.gamma", ["speculative", "pearl-lockstep", "fold-lockstep"],

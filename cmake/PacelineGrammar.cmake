@@ -29,10 +29,13 @@ string(SUBSTRING ${xgrammar_key} 0 16 xgrammar_key)
 set(xgrammar_prefix "${xgrammar_cache}/${xgrammar_name}-${xgrammar_key}")
 set(xgrammar_library "${xgrammar_prefix}/lib/libxgrammar.a")
 
+find_library(PACELINE_ZSTD zstd)  # compiled grammars travel compressed
 if(NOT PACELINE_GRAMMAR)
     message(STATUS "Grammars: switched off with PACELINE_GRAMMAR=OFF (launch/build --grammar)")
 elseif(NOT EXISTS "${xgrammar_library}" AND NOT EXISTS "${xgrammar_archive}")
     message(STATUS "Grammars: no ${xgrammar_archive}, built without (launch/setup --grammar fetches it)")
+elseif(NOT PACELINE_ZSTD)
+    message(STATUS "Grammars: no libzstd-dev, built without (launch/setup --grammar installs it)")
 else()
     set(PACELINE_HAS_GRAMMAR ON)
     add_library(paceline_xgrammar INTERFACE)

@@ -30,6 +30,7 @@
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/config.hpp"
 #include "model/kv_layout.hpp"
 #include "model/placed_span.hpp"
@@ -89,9 +90,10 @@ enum class HeadId : std::uint8_t { Final = 0, Adapter = 255 };
 /// A head beside the final one: logits = E (T norm(h)), where E is the target's own head, cut to
 /// the listed tokens. (AdaDecode, section 3: E* T^(i).)
 struct HeadSpec {
-    std::vector<float> transform = {};  // T, [dim, dim] row-major; empty: the identity
-    std::vector<TokenId> tokens = {};   // the short list, ascending; empty: the whole vocabulary
-    bool norm_first = true;             // false: logits = E (norm(T h))
+    std::vector<float> transform = {};    // T, [dim, dim] row-major; empty: the identity
+    std::vector<TokenId> tokens = {};     // the short list, ascending; empty: the whole vocabulary
+    bool norm_first = true;               // false: logits = E (norm(T h))
+    HeadBlock block = HeadBlock::Linear;  // Residual: with a transform, norm first
 };
 
 /// Memory of the device that a backend computes on, except for the last.
@@ -106,6 +108,7 @@ struct MemoryUse {
 void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class DeviceSampler;
+class FeatureSlots;
 
 class Backend {
 public:
@@ -163,9 +166,13 @@ public:
     /// Draws tokens where this backend computes; nullptr: it cannot, and gives logits only.
     [[nodiscard]] virtual DeviceSampler* device_sampler() { return nullptr; }
 
-    /// Whether there is an adapter (adapter_spec.hpp) after the segment's last layer.
+    /// What rows read beside their tokens (feature_slots.hpp); nullptr: nothing.
+    [[nodiscard]] virtual FeatureSlots* feature_slots() { return nullptr; }
+
+    /// Whether there is an exit's adapter (adapter_spec.hpp): after the segment's last layer, or
+    /// inside the segment where a target drafts for itself.
     [[nodiscard]] bool has_adapter() const { return has_head(HeadId::Adapter); }
-    /// The adapter's x of each row from its hidden state after the last layer; both [rows, dim], a
+    /// The adapter's x of each row from its hidden state at the exit; both [rows, dim], a
     /// row after the rows that it sees. The adapter's keys and values are stored under the rows'
     /// own slots, so they are complete if every row of the segment is run here. A missing key, or
     /// one of another text, makes the candidate worse and has no other effect. Row::first and last

@@ -13,7 +13,9 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,7 +56,19 @@ struct Row {
     std::int32_t last = 0;
     const SublayerMask* mask = nullptr;  // nullptr: all sub-layers of [first, last)
     float* stack = nullptr;  // if set: [last - first, dim], the residual after each sub-layer
+    const SublayerMask* stack_mask = nullptr;  // if set: the stack has no places for what it skips
+    bool given = false;  // of a row with first == 0: its hidden state is the input, not its token's
+                         // embedding (not on a GPU)
 
+    /// The residual after `sublayer` in the stack, in units of dim; nothing: it has no place there.
+    [[nodiscard]] std::optional<std::size_t> stack_place(int sublayer) const {
+        if (stack == nullptr || sublayer < first || sublayer >= last) return std::nullopt;
+        if (stack_mask == nullptr) return static_cast<std::size_t>(sublayer - first);
+        if (stack_mask->skips(sublayer)) return std::nullopt;
+        std::size_t place = 0;
+        for (int s = first; s < sublayer; ++s) place += stack_mask->skips(s) ? 0 : 1;
+        return place;
+    }
     [[nodiscard]] KvSlot key_slot(Position p) const {
         return p < prefix_count ? prefix_slots[p] : path_slots[p - prefix_count];
     }

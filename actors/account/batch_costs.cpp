@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "actors/account/request_class.hpp"
+
 namespace paceline {
 namespace {
 
@@ -13,8 +15,7 @@ constexpr std::uint64_t kContextUnit = 512;  // contexts below it cost about the
 }  // namespace
 
 BatchCosts::Key BatchCosts::key_of(const BatchSize& size) {
-    return {static_cast<int>(std::bit_width(std::max(size.requests, 1U) - 1)),
-            static_cast<int>(std::bit_width(size.context / kContextUnit))};
+    return {class_of(size.requests), static_cast<int>(std::bit_width(size.context / kContextUnit))};
 }
 
 void BatchCosts::learn(const BatchSize& size, const msg::BatchCost& cost) {

@@ -11,6 +11,7 @@
 // Not thread-safe. Pure: times come by calls.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "ipc/wire/messages.hpp"
@@ -41,6 +42,11 @@ public:
     /// The committed text shows that `right` candidates of an evaluation were right.
     void learned(std::size_t right);
 
+    /// Of many candidates of one evaluation, how many the dispatcher lets a round have.
+    [[nodiscard]] std::size_t rows_max() const {
+        if (price_.token_us <= 0.0F) return kVerifyRowsMax;
+        return std::max(price_.candidates_max, 1U);
+    }
     /// Of a batch while exits work, as the dispatcher measures it; 0: not known.
     [[nodiscard]] double extra_us() const { return price_.extra_us; }
     [[nodiscard]] double gain_us() const { return saved_ * gain_ * price_.token_us; }

@@ -1,16 +1,16 @@
 #include "actors/account/gain_turns.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
+#include "actors/account/request_class.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
 
 GainWatch& GainTurns::watch_for(std::size_t requests) {
     PACE_CHECK(requests > 0, "a round of no request");
-    return watches_.try_emplace(std::bit_width(requests - 1), enabled_).first->second;
+    return watches_.try_emplace(class_of(requests), enabled_).first->second;
 }
 
 GainTurns::Round GainTurns::begin(std::size_t requests, Micros since) {

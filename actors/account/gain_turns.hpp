@@ -55,7 +55,7 @@ private:
     void close();
 
     bool enabled_;
-    std::map<int, GainWatch> watches_;  // by the bits of requests - 1
+    std::map<int, GainWatch> watches_;  // by class_of() the requests
     // The turn.
     std::uint64_t turn_ = 0;
     GainWatch* asked_ = nullptr;  // nullptr: there is no turn

@@ -1,9 +1,9 @@
 #include "actors/account/guard_turns.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
+#include "actors/account/request_class.hpp"
 #include "ipc/base/check.hpp"
 
 namespace paceline {
@@ -15,7 +15,7 @@ GuardTurns::Tag GuardTurns::formed(std::size_t requests, bool alone, Micros now)
         requests_ = requests;
         constexpr GainWatch::Options kOptions{
             .plain_first = kPlainFirst, .check_first = kCheckFirst, .plain_kept = kPlainKept};
-        watch_ = &watches_.try_emplace(std::bit_width(requests - 1), kOptions).first->second;
+        watch_ = &watches_.try_emplace(class_of(requests), kOptions).first->second;
         decided_ = false;
     }
     if (std::exchange(interrupted_, false) || other_number) {

@@ -70,14 +70,17 @@ public:
     /// Time per token without speculation over that with it, of the last turns; 0: not known yet.
     [[nodiscard]] double gain() const { return watch_ == nullptr ? 0.0 : watch_->gain(); }
     /// Of all turns since the beginning, plain ones included: what the tokens would have taken
-    /// without speculation, by the plain turns next to them, over what they took; 0: not known yet.
+    /// without speculation, by the plain turns next to them, and what they took, in microseconds.
+    [[nodiscard]] double plain_took_us() const { return plain_took_; }
+    [[nodiscard]] double took_us() const { return took_; }
+    /// The first over the second; 0: not known yet.
     [[nodiscard]] double overall_gain() const { return took_ > 0.0 ? plain_took_ / took_ : 0.0; }
 
 private:
     void begin_turn(int allowed, Micros now);
     void end_turn(Micros now);
 
-    std::map<int, GainWatch> watches_;  // by the bits of requests - 1
+    std::map<int, GainWatch> watches_;  // by class_of() the requests
     GainWatch* watch_ = nullptr;        // of the number of requests now
     std::size_t requests_ = 0;
     std::uint64_t phase_ = 0;

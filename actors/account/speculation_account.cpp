@@ -1,10 +1,10 @@
 #include "actors/account/speculation_account.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
+#include "actors/account/request_class.hpp"
 #include "actors/account/row_choice.hpp"
 
 namespace paceline {
@@ -23,9 +23,8 @@ bool differs(const msg::Price& a, const msg::Price& b) {
            differs(a.extra_us, b.extra_us);
 }
 
-/// Of 1, 2, 3 to 4, 5 to 8 requests and so on, as GuardTurns counts them.
 std::size_t times_index(std::size_t requests) {
-    return static_cast<std::size_t>(std::bit_width(std::max<std::size_t>(requests, 1) - 1));
+    return static_cast<std::size_t>(class_of(requests));
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ BatchWalk::BatchWalk(const WalkInput& input) : input_{input}, at_{0} {
     PACE_CHECK(!input.committed.empty(), "a batch is verified without a text before it");
     PACE_CHECK(input.drawn_below.empty() || input.drawn_below.size() == input.rows.size(),
                "drawn siblings of other rows");
-    if (input.grammar != nullptr && !input.grammar->follow(input.committed)) fail();
+    if (input.grammar != nullptr && !input.grammar->follow(input.committed))
+        fail(FinishReason::GrammarFailed);
 }
 
 std::optional<std::size_t> BatchWalk::wanted() const {
@@ -102,13 +103,13 @@ void BatchWalk::take_own(std::optional<TokenId> own) {
     if (own && (!masked() || input_.grammar->accept(*own))) {
         commit(*own);
     } else {
-        fail();
+        fail(FinishReason::Failed);
     }
 }
 
 /// The tokens accepted so far are kept; the last one replaces the target's own.
-void BatchWalk::fail() {
-    result_.finish = FinishReason::Failed;
+void BatchWalk::fail(FinishReason reason) {
+    result_.finish = reason;
     if (!result_.nodes.empty()) result_.nodes.pop_back();
     at_.reset();
 }

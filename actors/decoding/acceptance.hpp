@@ -79,8 +79,8 @@ struct WalkInput {
 
 class BatchWalk {
 public:
-    /// What `input` refers to must outlive the walk. With a grammar that cannot follow the text it
-    /// is over, and failed.
+    /// What `input` refers to must outlive the walk. With a grammar that cannot be loaded or cannot
+    /// follow the text it is over, with FinishReason::GrammarFailed.
     explicit BatchWalk(const WalkInput& input);
 
     /// The row whose logits come next; nothing when the walk is over.
@@ -116,7 +116,7 @@ private:
     [[nodiscard]] TokenId choose_by_rejection();
     void take_own(std::optional<TokenId> own);
     void commit(TokenId own);
-    void fail();
+    void fail(FinishReason reason);
 
     WalkInput input_;
     std::optional<std::size_t> at_;

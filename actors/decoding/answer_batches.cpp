@@ -13,11 +13,6 @@ namespace {
 
 constexpr float kHalfMax = 65504.0f;
 
-/// Saturating: an infinity in training data would be worse than the largest number.
-std::uint16_t saturated_half(float value) {
-    return float_to_half(std::clamp(value, -kHalfMax, kHalfMax));
-}
-
 FinishRule rule_of(const AnswerTask& task, const BatchParams& params) {
     FinishRule rule = params.request.finish_rule();
     rule.answer_begin = static_cast<Position>(task.tokens.size());
@@ -31,6 +26,10 @@ Position positions_of(const AnswerTask& task, const BatchParams& params) {
 }
 
 }  // namespace
+
+std::uint16_t saturated_half(float value) {
+    return float_to_half(std::clamp(value, -kHalfMax, kHalfMax));
+}
 
 std::int32_t kv_slots_for(std::span<const AnswerTask> tasks, const BatchParams& params) {
     std::vector<std::int32_t> pages;

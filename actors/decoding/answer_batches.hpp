@@ -58,6 +58,9 @@ struct TrainingSample {
     }
 };
 
+/// As f16. Saturating: an infinity in training data would be worse than the largest number.
+[[nodiscard]] std::uint16_t saturated_half(float value);
+
 /// KV slots with which a request never waits for pages: those of the largest that fill all
 /// max_running.
 [[nodiscard]] std::int32_t kv_slots_for(std::span<const AnswerTask> tasks,

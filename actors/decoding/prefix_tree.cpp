@@ -131,6 +131,7 @@ void PrefixTree::unlink(PrefixBlock block) {
 }
 
 void PrefixTree::lose(const LostKeys& lost) {
+    ++losses_;
     for (auto& [block, node] : nodes_) node.lost.add(lost);
 }
 
@@ -146,7 +147,7 @@ bool PrefixTree::evict() {
 }
 
 void PrefixTree::clear() {
-    ++clears_;
+    ++losses_;
     index_.clear();
     oldest_leaf_ = newest_leaf_ = 0;
     roots_.clear();

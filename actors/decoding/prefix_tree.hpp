@@ -82,8 +82,9 @@ public:
     /// No block is found any more: a stage has lost the keys. Held ones are freed when released.
     void clear();
 
-    /// How often clear() was called: rows that were computed before may not be inserted.
-    [[nodiscard]] std::uint64_t clears() const { return clears_; }
+    /// How often clear() or lose() was called: with rows that were computed before, no block may be
+    /// inserted or completed.
+    [[nodiscard]] std::uint64_t losses() const { return losses_; }
     /// Pages that evict() could free.
     [[nodiscard]] std::int32_t unheld() const { return unheld_; }
     [[nodiscard]] std::size_t blocks() const { return nodes_.size() - roots_.size(); }
@@ -121,7 +122,7 @@ private:
     PrefixBlock newest_leaf_ = 0;
     std::int32_t unheld_ = 0;
     PrefixBlock newest_ = 0;
-    std::uint64_t clears_ = 0;
+    std::uint64_t losses_ = 0;
 };
 
 }  // namespace paceline

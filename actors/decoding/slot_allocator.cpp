@@ -30,7 +30,7 @@ RequestSlots RequestSlots::on_demand(KvPages& pages,
     PACE_CHECK(positions >= 0, "slots for fewer than no positions");
     RequestSlots slots{pages, positions, false};
     slots.tree_ = tree;
-    slots.clears_ = tree == nullptr ? 0 : tree->clears();
+    slots.losses_ = tree == nullptr ? 0 : tree->losses();
     slots.salt_ = std::move(salt);
     return slots;
 }
@@ -49,7 +49,7 @@ RequestSlots::RequestSlots(RequestSlots&& other) noexcept
       positions_{other.positions_},
       reserved_{other.reserved_},
       tree_{other.tree_},
-      clears_{other.clears_},
+      losses_{other.losses_},
       salt_{std::move(other.salt_)},
       shared_{std::move(other.shared_)},
       prefix_broken_{other.prefix_broken_},
@@ -68,7 +68,7 @@ RequestSlots& RequestSlots::operator=(RequestSlots&& other) noexcept {
     positions_ = other.positions_;
     reserved_ = other.reserved_;
     tree_ = other.tree_;
-    clears_ = other.clears_;
+    losses_ = other.losses_;
     salt_ = std::move(other.salt_);
     shared_ = std::move(other.shared_);
     prefix_broken_ = other.prefix_broken_;
@@ -293,13 +293,15 @@ RequestSlots::Shared RequestSlots::share(std::span<const TokenId> text) {
 
 void RequestSlots::publish(std::span<const TokenId> text) {
     if (tree_ == nullptr) return;
-    if (tree_->clears() == clears_) {
-        for (const PrefixBlock block : shared_) tree_->complete(block);
+    if (tree_->losses() != losses_) {
+        prefix_broken_ = true;
+        return;
     }
+    for (const PrefixBlock block : shared_) tree_->complete(block);
     const std::size_t known = std::min(committed_.size(), text.size());
     while (!prefix_broken_ && (shared_.size() + 1) * kKvPageSlots <= known) {
         const std::size_t block = shared_.size();
-        prefix_broken_ = tree_->clears() != clears_ || !all_at_home(block);
+        prefix_broken_ = !all_at_home(block);
         if (prefix_broken_) break;
         const PrefixBlock above = block == 0 ? tree_->make_root(salt_) : shared_.back();
         const BlockTokens tokens = text.subspan(block * kKvPageSlots).first<kKvPageSlots>();

@@ -80,9 +80,10 @@ public:
     /// Precondition: nothing is committed.
     Shared share(std::span<const TokenId> text);
     /// The tokens of the committed positions, all of which have their keys: whole blocks can be
-    /// shared from now on. `text` may be longer.
+    /// shared from now on. `text` may be longer. Not if segments have lost keys since these slots
+    /// were made: a verdict of before the loss, which comes after it, says nothing of their keys.
     void publish(std::span<const TokenId> text);
-    /// Blocks that were not published because a row was in a spare slot.
+    /// Blocks were not published: a row was in a spare slot, the tree had one, or keys were lost.
     [[nodiscard]] bool prefix_broken() const { return prefix_broken_; }
     /// On demand: gives pages back that no row uses and the next token does not need.
     void trim();
@@ -110,7 +111,7 @@ private:
     Position positions_;
     bool reserved_;
     PrefixTree* tree_ = nullptr;
-    std::uint64_t clears_ = 0;  // of the tree, when the first of its rows could be computed
+    std::uint64_t losses_ = 0;  // of the tree, when the first of its rows could be computed
     std::string salt_;
     std::vector<PrefixBlock> shared_;  // leading blocks, held in the tree
     bool prefix_broken_ = false;       // no further block can be shared

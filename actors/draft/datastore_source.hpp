@@ -29,24 +29,6 @@ public:
         const std::size_t kept = std::min(end_.size(), static_cast<std::size_t>(kStoreNgramMax));
         end_.erase(end_.begin(), end_.end() - static_cast<std::ptrdiff_t>(kept));
     }
-    /// The most frequent token, what most often followed it, and so on.
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override {
-        const std::vector<SourceNode> nodes = grow(path, gamma, cancel);
-        std::vector<TokenId> tokens;
-        for (std::int32_t at = -1;;) {
-            std::int32_t best = -1;
-            for (std::size_t i = 0; i < nodes.size(); ++i) {
-                if (nodes[i].parent != at) continue;
-                if (best < 0 || nodes[i].log_prob > nodes[static_cast<std::size_t>(best)].log_prob)
-                    best = static_cast<std::int32_t>(i);
-            }
-            if (best < 0 || static_cast<std::int32_t>(tokens.size()) >= gamma) return tokens;
-            tokens.push_back(nodes[static_cast<std::size_t>(best)].token);
-            at = best;
-        }
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t /*depth*/,
                                                const CancelToken& cancel) override {

@@ -1,7 +1,9 @@
 #include "actors/draft/draft_actor.hpp"
 
+#include <limits>
 #include <utility>
 
+#include "actors/protocol/message_checks.hpp"
 #include "actors/protocol/tensor_rows.hpp"
 
 namespace paceline {
@@ -11,6 +13,11 @@ DraftPlan part_of(DraftPlan plan, const std::optional<StageId>& correct) {
     if (correct) plan.growth.part = GrowthPart::Trunk;
     return plan;
 }
+
+/// Positions that exist. What lies in which slot the pool checks, and layers who reads them.
+constexpr TensorLimits kAnyTensor{.layers = std::numeric_limits<std::uint32_t>::max(),
+                                  .context = std::numeric_limits<Position>::max(),
+                                  .slot_bytes = std::numeric_limits<std::uint64_t>::max()};
 
 }  // namespace
 
@@ -43,10 +50,19 @@ void DraftActor::on_peer(StageId peer, PeerChange change) {
     DraftWork::on_peer(peer, change);
 }
 
+bool DraftActor::expects(StageId from, msg::TensorRole role) const {
+    const bool is_eagle = model() != nullptr && model()->expects_features();
+    if (role == msg::TensorRole::Features) return is_eagle && from == plan().verifier;
+    return choice_ && from.value >= plan().first_segment.value &&
+           from.value <= plan().verifier.value;
+}
+
 /// Stale or not, the slot is released at once.
 Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
-    if (!choice_ || from.value < plan().first_segment.value || from.value > plan().verifier.value)
-        return unexpected(from, "a tensor note, but is no segment whose layers are tapped");
+    if (!expects(from, note.role))
+        return unexpected(from, note.role == msg::TensorRole::Features
+                                    ? "features, but is no last segment beside an EAGLE draft"
+                                    : "a tensor note, but is no segment whose layers are tapped");
     TensorConsumer* tensors = context().tensors_from(from);
     if (tensors == nullptr) return {};
     Status taken = take(from, note, *tensors);
@@ -56,14 +72,20 @@ Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
 }
 
 Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors) {
-    if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !find(note.route))
-        return {};
+    const RequestPtr request = find(note.route);
+    if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !request) return {};
+    if (Status checked = check_message(note, kAnyTensor); !checked) return checked;
     const auto bytes = msg::tensor_bytes(note);
     if (!bytes) return unexpected(from, "a tensor of no known type");
     const Result<TensorMemory> viewed =
         tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
     if (!viewed) return viewed.error();
-    return choice_->take(note, hidden_rows(viewed.value()));
+    if (note.role != msg::TensorRole::Features)
+        return choice_->take(note, hidden_rows(viewed.value()));
+    const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
+                      model()->receive(*request->text, note.first_position,
+                                       hidden_rows(viewed.value()), note.row_elements);
+    return fits ? Status{} : unexpected(from, "features of another width than its model reads");
 }
 
 Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {

@@ -2,7 +2,8 @@
 // Handles: Begin, Verdict, Stop; Proposal from the exit (candidates), and from Correct (its
 // branches, one of which the target may have taken: then Draft goes on below it).
 // TensorNote from each segment (what its layers made of the last accepted token:
-// layer_chooser.hpp). Emits: Proposal to the first segment; to Correct the trunk
+// layer_chooser.hpp), or from the last one (an EAGLE draft's features: DraftModel::receive).
+// Emits: Proposal to the first segment; to Correct the trunk
 // (trunk_sender.hpp).
 #pragma once
 
@@ -37,6 +38,7 @@ public:
     [[nodiscard]] std::uint64_t trials() const { return searcher_ ? searcher_->made() : 0; }
 
 private:
+    [[nodiscard]] bool expects(StageId from, msg::TensorRole role) const;
     Status take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors);
 
     std::optional<StageId> correct_;

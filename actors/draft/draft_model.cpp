@@ -10,7 +10,9 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kTreeNodesMax = 2 * kProposalNodesMax;
-constexpr std::size_t kEnoughText = 16;  // tokens after an unknown one that make a context again
+constexpr std::size_t kEnoughText = 16;   // tokens after an unknown one that make a context again
+constexpr Position kUnknownRowsMax = 64;  // without a feature, read before the first candidate
+static_assert(kUnknownRowsMax >= kEnoughText);
 
 /// The tokens that penalties of the token after `path` may look at.
 std::vector<TokenId> seen_by(const DraftText& text, std::span<const DraftNode* const> path) {
@@ -36,6 +38,7 @@ DraftTreeUpdate DraftText::follow(std::span<const TokenId> more) {
     DraftTreeUpdate followed = tree.follow(more);
     tokens.insert(tokens.end(), more.begin(), more.end());
     if (cache) {
+        cache->waits = false;
         for (const KvSlot slot : followed.kept) {
             if (cache->read_again) {
                 cache->given_up.push_back({.position = root++, .slot = slot});
@@ -51,24 +54,18 @@ DraftTreeUpdate DraftText::follow(std::span<const TokenId> more) {
 
 DraftModel::DraftModel(Backend& backend, DraftModelOptions options)
     : backend_{backend},
+      features_{backend.feature_slots()},
       options_{std::move(options)},
       mask_{options_.skip.mask()},
-      pool_{std::make_shared<DraftPool>(backend.kv_slots())} {
+      pool_{std::make_shared<DraftPool>(backend.kv_slots())},
+      head_{backend,
+            {.head = options_.head,
+             .vocab_size = options_.vocab_size,
+             .shared_tokens = options_.shared_tokens,
+             .chance = options_.chance}} {
     PACE_CHECK(backend.first_layer() == 0, "a draft model starts at layer 0");
-    PACE_CHECK(backend.has_head(options_.head), "a draft model without its head");
-    PACE_CHECK(options_.rows_max > 0 && options_.vocab_size > 0, "a draft model of no size");
-    const ModelConfig& config = backend.config();
+    PACE_CHECK(options_.rows_max > 0, "a draft model of no rows");
     hidden_ = backend.make_rows(options_.rows_max);
-    head_hidden_ = backend.make_rows(kHeadsAtOnce);
-    logits_.resize(kHeadsAtOnce * static_cast<std::size_t>(config.vocab_size));
-    const int shared = options_.shared_tokens > 0 ? options_.shared_tokens : options_.vocab_size;
-    const int both = std::min({config.vocab_size, options_.vocab_size, shared});
-    vocab_both_ = static_cast<std::size_t>(both);
-    const std::span<const TokenId> list = backend.short_list(options_.head);
-    if (!list.empty() && list.back() < both) short_list_ = list;
-    if (!short_list_.empty() || options_.vocab_size > config.vocab_size) {
-        target_row_.resize(static_cast<std::size_t>(options_.vocab_size));
-    }
 }
 
 DraftModel::~DraftModel() = default;
@@ -80,7 +77,8 @@ void DraftModel::open(DraftText& text) {
         .slots =
             RequestSlots::on_demand(pool_->pages, positions, &pool_->prefixes, text.cache_salt),
         .positions = positions,
-        .read_again = options_.whole_text});
+        .read_again = options_.whole_text || options_.target_features,
+        .waits = options_.target_features});
     const auto root = static_cast<std::size_t>(text.tree.root().position);
     const auto known = std::find_if(text.tokens.begin(), text.tokens.end(), [this](TokenId token) {
         return token >= backend_.config().vocab_size;
@@ -93,6 +91,7 @@ void DraftModel::open(DraftText& text) {
 bool DraftModel::knows(const DraftText& text) const {
     if (!text.cache) return false;
     const DraftText::Cache& cache = *text.cache;
+    if (cache.waits) return false;
     if (cache.short_at == pool_->pages.releases()) return false;
     for (std::size_t i = cache.checked; i < text.tokens.size(); ++i) {
         if (text.tokens[i] >= backend_.config().vocab_size) return false;
@@ -155,6 +154,7 @@ bool DraftModel::prepare(std::span<const Expansion> expansions) {
         add(expansion);
     }
     running_ = !pass_.empty();
+    if (features_ != nullptr) place_features();
     build_rows();
     return running_;
 }
@@ -168,10 +168,24 @@ void DraftModel::add(const Expansion& expansion) {
     }
 }
 
+/// A row behind one without a feature needs that one's output, so such rows run one after the
+/// other. Where many are to be read (a draft that was restarted, a prefix that the target alone
+/// has cached) the text begins behind all but the last of them.
+void DraftModel::pass_over_unknown(DraftText& text) const {
+    const DraftText::Cache& cache = *text.cache;
+    Position unknown = 0;
+    for (Position at = text.tree.root().position - 1; at >= cache.cached(); --at) {
+        if (cache.features.contains(at) || ++unknown <= kUnknownRowsMax) continue;
+        begin_behind(text, static_cast<std::size_t>(at));
+        return;
+    }
+}
+
 /// The text up to the root; false if the root's row does not fit after it into this pass.
 bool DraftModel::catch_up(const std::shared_ptr<DraftText>& text) {
     DraftText::Cache& cache = *text->cache;
     const Position root = text->tree.root().position;
+    if (features_ != nullptr && options_.target_features) pass_over_unknown(*text);
     if (cache.cached() < root) {
         chunks_.push_back({text, static_cast<Position>(cache.slots.committed().size())});
     }
@@ -229,9 +243,13 @@ bool DraftModel::add_node(const Expansion& expansion, DraftNodeId id) {
         }
         added.path_size = paths_.size() - added.path;
     }
-    heads_.push_back({.row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
+    const DraftNode& wanted = *text.tree.find(id);
+    heads_.push_back({.sampling = &text.sampling,
+                      .row = static_cast<std::size_t>(row_of(text, id) - pass_.data()),
+                      .position = wanted.position,
+                      .token = wanted.token,
                       .count = expansion.candidates,
-                      .draw_top = text.tree.find(id)->drawn ? 0 : text.draw_top,
+                      .draw_top = wanted.drawn ? 0 : text.draw_top,
                       .seen = seen_by(text, path)});
     return true;
 }
@@ -255,6 +273,50 @@ void DraftModel::build_rows() {
                          .last = 2 * backend_.last_layer(),
                          .mask = skips(row) ? &mask_ : nullptr});
     }
+}
+
+/// Slots that rows of this pass have taken lose what they had of other tokens, and get what is
+/// known of these.
+void DraftModel::place_features() {
+    for (const PassRow& row : pass_) {
+        if (row.allocated) features_->forget(row.slot);
+    }
+    const DraftText* last = nullptr;
+    for (const PassRow& row : pass_) {
+        if (row.text.get() != last) place_features(row.text);
+        last = row.text.get();
+    }
+}
+
+void DraftModel::place_features(const std::shared_ptr<DraftText>& text) {
+    const DraftText::Cache& cache = *text->cache;
+    const std::vector<KvSlot>& slots = cache.slots.committed();
+    for (const auto& [position, kept] : cache.features) {
+        if (position >= cache.cached()) return;
+        placed_.emplace_back(text, position);
+        if (position < cache.begin) continue;
+        features_->give(slots[static_cast<std::size_t>(position - cache.begin)], kept.states);
+    }
+}
+
+bool DraftModel::receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width) {
+    if (features_ == nullptr) return options_.target_features;  // a simulated model has no use
+    if (width != features_->width() || rows.size() % width != 0) return false;
+    if (!text.cache) return true;
+    auto& features = text.cache->features;
+    for (std::size_t row = 0; row < rows.size() / width; ++row) {
+        const Position at = first + static_cast<Position>(row);
+        if (at < 0 || at >= text.cache->positions) continue;
+        if (!features.contains(at) && pool_->features_kept() >= kFeaturesKeptMax) {
+            if (features.empty() || features.begin()->first > at) continue;
+            features.erase(features.begin());  // the draft's own output takes its place
+        }
+        KeptFeature& kept = features[at];
+        kept.counted = pool_->kept_features;
+        kept.states.resize(width);
+        backend_.copy(rows.subspan(row * width, width), kept.states);
+    }
+    return true;
 }
 
 /// Whether a row skips sub-layers, as rows of candidates do.
@@ -281,6 +343,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
     if (outcome == RunOutcome::Cancelled) {
         undo();
     } else {
+        for (const auto& [text, position] : placed_) text->cache->features.erase(position);
         for (const PassRow& row : pass_) {
             if (row.node != kNoDraftNode) place(row, taken);
         }
@@ -291,6 +354,7 @@ DraftModel::Taken DraftModel::take(RunOutcome outcome) {
         }
     }
     pass_.clear();
+    placed_.clear();
     heads_.clear();
     chunks_.clear();
     paths_.clear();

@@ -4,7 +4,7 @@
 //     prepare(expansions)     loop   assigns slots, builds rows: text that is not in the cache
 //                                    yet (in chunks), then the wanted nodes with their uncached
 //                                    ancestors
-//     run()               job    the layers, the head for the wanted rows, the candidates
+//     run()               job    the layers, the candidates of the wanted rows (draft_head.hpp)
 //     take()              loop   assigns the slots to their nodes, or to the text if they were
 //                                committed meanwhile; frees those of nodes that were dropped
 //
@@ -14,6 +14,9 @@
 // before take(). The draft's vocabulary may be smaller than the target's or padded: tokens that the
 // target does not have are never proposed. After a token that the draft does not know it proposes
 // nothing until enough text has followed, and then reads only the text after that token.
+// An EAGLE draft (Backend::feature_slots()) reads a feature beside each token: the target's, as far
+// as receive() has been told, else its own output. With `target_features` a text waits for its
+// first verdict, before which those of its prompt come, and accepted candidates are read anew.
 // Pages are taken as a text grows, behind blocks that it shares with texts before it. A text that
 // finds no page is not served until some are free.
 // Threads: the actor's loop; run() alone is the job.
@@ -21,17 +24,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "actors/decoding/draft_tree.hpp"
 #include "actors/decoding/drawn_siblings.hpp"
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
+#include "actors/draft/draft_head.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
+#include "model/feature_slots.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 #include "model/skip_set.hpp"
@@ -40,12 +47,13 @@ namespace paceline {
 
 struct DraftModelOptions {
     HeadId head = HeadId::Final;
-    int vocab_size = 0;           // the target's; ids from here on are never proposed
-    int shared_tokens = 0;        // ids below this are in both vocabularies; 0: all of them
-    std::uint32_t rows_max = 64;  // of one pass: rows of text and of nodes
-    Chance* chance = nullptr;     // of draws, for tests; nullptr: the counter-based generator
-    SkipSet skip = {};            // the sub-layers that rows of candidates skip
-    bool whole_text = false;      // rows of committed text run all sub-layers
+    int vocab_size = 0;            // the target's; ids from here on are never proposed
+    int shared_tokens = 0;         // ids below this are in both vocabularies; 0: all of them
+    std::uint32_t rows_max = 64;   // of one pass: rows of text and of nodes
+    Chance* chance = nullptr;      // of draws, for tests; nullptr: the counter-based generator
+    SkipSet skip = {};             // the sub-layers that rows of candidates skip
+    bool whole_text = false;       // rows of committed text run all sub-layers
+    bool target_features = false;  // an EAGLE draft is sent the target's features
 };
 
 /// The pages of a draft's cache, and what texts share of them.
@@ -53,6 +61,15 @@ struct DraftPool {
     explicit DraftPool(std::int32_t kv_slots) : pages{kv_slots} {}
     KvPages pages;
     PrefixTree prefixes{pages};
+    // Each feature that a text keeps holds it: its further holders are their number.
+    std::shared_ptr<const int> kept_features = std::make_shared<const int>();
+    [[nodiscard]] std::int64_t features_kept() const { return kept_features.use_count() - 1; }
+};
+
+/// A feature that is not in its slot yet.
+struct KeptFeature {
+    std::vector<float> states;
+    std::shared_ptr<const int> counted;  // DraftPool::kept_features
 };
 
 /// One request's text at a draft, and which of it is in the cache. The cache belongs to the
@@ -76,10 +93,13 @@ struct DraftText {
         Position positions;                           // that the slots are for
         Position begin = 0;                           // of the text; what is before it is not known
         bool read_again = false;                      // candidates that became text are read anew
+        bool waits = false;                           // for the first verdict
         std::size_t checked = 0;                      // tokens of the text that were looked at
         std::optional<std::uint64_t> short_at = {};   // KvPages::releases() when none was free
         std::vector<DraftNodeId> became_text = {};    // since the last pass was prepared
         std::vector<DraftTree::Freed> given_up = {};  // by candidates that are to be read anew
+        // Of the target, by position; not in their slots yet.
+        std::map<Position, KeptFeature> features = {};
         [[nodiscard]] Position cached() const {  // the text's tokens below this are in the cache
             return begin + static_cast<Position>(slots.committed().size());
         }
@@ -101,6 +121,14 @@ public:
     /// Committed tokens before the root that are not in the cache; 0 if the model does not serve
     /// the text.
     [[nodiscard]] Position behind(const DraftText& text) const;
+
+    /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
+    /// position take the place of earlier ones; those outside the text's context are dropped, and
+    /// the text's oldest where kFeaturesKeptMax wait.
+    /// False: this model expects none, or they are of another width.
+    bool receive(DraftText& text, Position first, ConstHiddenRows rows, std::size_t width);
+
+    [[nodiscard]] bool expects_features() const { return options_.target_features; }
 
     struct Expansion {
         std::shared_ptr<DraftText> text;
@@ -166,15 +194,13 @@ public:
     [[nodiscard]] const Backend& backend() const { return backend_; }
     /// For jobs of their own, which run between passes and write to scratch slots alone.
     [[nodiscard]] Backend& backend() { return backend_; }
-    [[nodiscard]] HeadId head() const { return options_.head; }
+    [[nodiscard]] HeadId head() const { return head_.id(); }
     /// That texts can take; those of cached blocks that none holds are among them.
     [[nodiscard]] std::int32_t free_pages() const {
         return pool_->pages.free_pages() + pool_->prefixes.unheld();
     }
 
 private:
-    static constexpr std::size_t kHeadsAtOnce = 8;  // bounds the logits that are held
-
     struct PassRow {
         std::shared_ptr<DraftText> text;
         DraftNodeId node = kNoDraftNode;  // kNoDraftNode: a token of the text
@@ -184,14 +210,6 @@ private:
         std::size_t path = 0;    // of the row, in paths_
         std::size_t path_size = 0;
     };
-    struct PassHead {
-        std::size_t row = 0;
-        int count = 1;
-        int draw_top = 0;  // of its text; 0 for a node whose children were drawn before
-        std::vector<TokenId> seen = {};  // what the penalties may look at
-        std::vector<Candidate> candidates = {};
-        DrawnSiblingsPtr drawn = nullptr;
-    };
     struct Chunk {
         std::shared_ptr<DraftText> text;
         Position length = 0;  // in the cache before it
@@ -200,46 +218,36 @@ private:
     void free_dropped(DraftText& text) const;
     void begin_behind(DraftText& text, std::size_t unknown) const;
     void add(const Expansion& expansion);
+    void pass_over_unknown(DraftText& text) const;
     bool catch_up(const std::shared_ptr<DraftText>& text);
     bool add_node(const Expansion& expansion, DraftNodeId id);
     [[nodiscard]] bool can_compute(const DraftText& text, const DraftNode& node) const;
     [[nodiscard]] const PassRow* row_of(const DraftText& text, DraftNodeId id) const;
     [[nodiscard]] std::size_t room() const { return options_.rows_max - pass_.size(); }
     void build_rows();
+    void place_features();
+    void place_features(const std::shared_ptr<DraftText>& text);
     [[nodiscard]] bool skips(const PassRow& row) const;
-    void give_candidates(std::size_t first, std::size_t count);
-    [[nodiscard]] bool device_draws(std::span<const PassHead> heads) const;
-    [[nodiscard]] bool drawn_with_layers() const;
-    RunOutcome run_and_draw(const CancelToken* cancel);
-    [[nodiscard]] DrawJob job_of(const PassHead& head) const;
-    bool draw_candidates(std::size_t first, std::size_t count, ConstHiddenRows hidden);
-    void take_drawn(PassHead& head, std::vector<Candidate> drawn) const;
-    [[nodiscard]] std::vector<Candidate> candidates_of(const PassHead& head,
-                                                       std::span<float> logits);
-    [[nodiscard]] std::span<float> target_logits(std::span<float> logits);
-    void draw_siblings_of(PassHead& head, std::span<float> logits);
     void place(const PassRow& row, Taken& taken);
     void undo();
 
     Backend& backend_;
+    FeatureSlots* features_;  // nullptr: rows read none
     DraftModelOptions options_;
     SublayerMask mask_;  // of options_.skip
     std::shared_ptr<DraftPool> pool_;
+    DraftHead head_;
     bool running_ = false;                       // between prepare() and take()
     std::optional<RequestSlots> scratch_slots_;  // of other jobs than passes
     std::vector<KvSlot> scratch_assigned_;
     std::vector<PassRow> pass_;
+    // Features that this pass has put into slots: forgotten once it is done.
+    std::vector<std::pair<std::shared_ptr<DraftText>, Position>> placed_;
     std::vector<PassHead> heads_;
     std::vector<Chunk> chunks_;
     std::vector<KvSlot> paths_;
     std::vector<Row> rows_;
-    RowMemory hidden_;                     // [rows, dim]
-    RowMemory head_hidden_;                // [heads at once, dim]
-    std::vector<float> logits_;            // [heads at once, the model's vocabulary]
-    std::size_t vocab_both_ = 0;           // ids below it may be proposed
-    std::span<const TokenId> short_list_;  // of the head, if the target has all of it; or empty
-    std::vector<float> target_row_;        // [the target's vocabulary] if logits are fewer
-    SamplerScratch scratch_;
+    RowMemory hidden_;  // [rows, dim]
 };
 
 }  // namespace paceline

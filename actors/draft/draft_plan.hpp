@@ -13,6 +13,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_source.hpp"
+#include "actors/draft/grammar_source.hpp"
 #include "actors/draft/phrases.hpp"
 #include "actors/self_draft/layer_skip_dp.hpp"
 #include "actors/self_draft/search_trials.hpp"
@@ -34,6 +35,7 @@ struct DraftTools {
     std::unique_ptr<DraftModel> model = nullptr;
     DraftSourceFactory source = {};
     std::shared_ptr<GrammarLoader> grammars = {};  // nullptr: nothing is known of grammars
+    GrammarUse grammar_use = GrammarUse::MaskedForced;
     // Ouroboros, around the model, with a source that observes nothing. The pool of all requests,
     // or nullptr: each has its own.
     std::optional<PhraseOptions> phrases = {};

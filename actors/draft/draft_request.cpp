@@ -56,8 +56,12 @@ DraftRequest::DraftRequest(const control::Begin& begin,
         phrases->commit(spec.text);
     }
     if (tools.source) source = tools.source(spec);
-    if (spec.compiled != nullptr && tools.grammars != nullptr)
-        source = std::make_unique<GrammarSource>(*tools.grammars, spec, std::move(source));
+    // Masked has nothing to do without a source: candidates of a model are not masked.
+    const GrammarUse use = tools.grammar_use;
+    const bool asks =
+        use == GrammarUse::MaskedForced || (use == GrammarUse::Masked && source != nullptr);
+    if (asks && spec.compiled != nullptr && tools.grammars != nullptr)
+        source = std::make_unique<GrammarSource>(*tools.grammars, spec, std::move(source), use);
     if (source == nullptr) return;
     source->commit(spec.text);
     source_due = true;

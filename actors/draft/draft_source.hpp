@@ -5,7 +5,8 @@
 // answer, only its speed.
 //
 //     commit(tokens)    the text so far
-//     grow(path, ...)   a tree of candidates; most sources give a chain, by propose() or weigh()
+//     grow(path, ...)   a tree of candidates, all that the actors ask for; a source of chains
+//                       overrides propose() or weigh() instead
 //     observe(...)      the target's own tokens after nodes that grow() named, before the commit()
 //                       of what was accepted; may be left out, or come twice
 #pragma once
@@ -63,10 +64,12 @@ struct DraftSource {
     virtual void commit(std::span<const TokenId> tokens) = 0;
     /// Up to `gamma` tokens that may follow the committed text and then `path`; empty: no
     /// candidate. `cancel` is raised when a verdict has come meanwhile; the result is then not
-    /// used.
-    [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> path,
-                                                       std::int32_t gamma,
-                                                       const CancelToken& cancel) = 0;
+    /// used. A source that overrides weigh() or grow() needs none.
+    [[nodiscard]] virtual std::vector<TokenId> propose(std::span<const TokenId> /*path*/,
+                                                       std::int32_t /*gamma*/,
+                                                       const CancelToken& /*cancel*/) {
+        return {};
+    }
     /// propose(), with the log probability of each token if those before it are right: it decides
     /// which candidates are grown and sent first, and which are too improbable to be sent. A source
     /// that knows these probabilities overrides this; the default is kUnknown for each token.

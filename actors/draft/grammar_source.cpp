@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "ipc/base/check.hpp"
+
 namespace paceline {
 namespace {
 
@@ -13,70 +15,49 @@ constexpr float kForced =
 
 GrammarSource::GrammarSource(GrammarLoader& loader,
                              const BeginPayload& spec,
-                             std::unique_ptr<DraftSource> next)
+                             std::unique_ptr<DraftSource> next,
+                             GrammarUse use)
     : grammar_{loader, spec.compiled, spec.end_tokens, spec.finish_rule().answer_begin},
-      next_{std::move(next)} {}
+      next_{std::move(next)},
+      forces_{use == GrammarUse::MaskedForced} {
+    PACE_CHECK(use != GrammarUse::Off, "a grammar that proposals do not use");
+}
 
 void GrammarSource::commit(std::span<const TokenId> tokens) {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
     if (next_ != nullptr) next_->commit(tokens);
 }
 
-std::vector<TokenId> GrammarSource::propose(std::span<const TokenId> path,
-                                            std::int32_t gamma,
-                                            const CancelToken& cancel) {
-    std::vector<TokenId> tokens;
-    for (const Candidate& one : weigh(path, gamma, cancel)) tokens.push_back(one.token);
-    return tokens;
-}
-
-/// What the grammar forces after `path`, which it is asked about from then on. Nothing: it forbids
-/// the path. What this adds to the matcher is taken back by the next follow().
-std::optional<std::vector<Candidate>> GrammarSource::forced(std::span<const TokenId> path,
-                                                            std::int32_t most) {
-    std::vector<Candidate> candidates;
+/// The chain that the grammar forces after `path`, which it is asked about from then on. Nothing:
+/// it forbids the path. What this adds to the matcher is taken back by the next follow().
+std::optional<std::vector<SourceNode>> GrammarSource::forced(std::span<const TokenId> path,
+                                                             std::int32_t most) {
+    std::vector<SourceNode> nodes;
     broken_ = broken_ || !grammar_.follow(text_);
-    if (broken_) return candidates;
+    if (broken_) return nodes;
     for (const TokenId token : path) {
         if (!grammar_.accept(token)) return std::nullopt;
     }
+    origin_ = msg::Origin::Forced;
+    if (!forces_) return nodes;
     for (const TokenId token : grammar_.forced_tokens(static_cast<std::size_t>(most))) {
         if (!grammar_.accept(token)) break;
-        candidates.push_back({.token = token, .log_prob = std::log(kForced)});
+        nodes.push_back({.token = token,
+                         .parent = static_cast<std::int32_t>(nodes.size()) - 1,
+                         .log_prob = std::log(kForced)});
     }
-    origin_ = msg::Origin::Forced;
-    return candidates;
-}
-
-std::vector<Candidate> GrammarSource::weigh(std::span<const TokenId> path,
-                                            std::int32_t gamma,
-                                            const CancelToken& cancel) {
-    std::optional<std::vector<Candidate>> candidates = forced(path, gamma);
-    if (!candidates) return {};  // nothing below it can be the target's
-    if (!candidates->empty() || next_ == nullptr) return *std::move(candidates);
-    origin_ = next_->origin();
-    for (const Candidate& one : next_->weigh(path, gamma, cancel)) {
-        if (!broken_ && !grammar_.accept(one.token)) break;
-        candidates->push_back(one);
-    }
-    return *std::move(candidates);
+    return nodes;
 }
 
 std::vector<SourceNode> GrammarSource::grow(std::span<const TokenId> path,
                                             std::int32_t depth,
                                             const CancelToken& cancel) {
-    const std::optional<std::vector<Candidate>> chain = forced(path, depth);
-    if (!chain) return {};
-    std::vector<SourceNode> nodes;
-    for (const Candidate& one : *chain) {
-        nodes.push_back({.token = one.token,
-                         .parent = static_cast<std::int32_t>(nodes.size()) - 1,
-                         .log_prob = one.log_prob});
-    }
-    if (!nodes.empty() || next_ == nullptr) return nodes;
+    std::optional<std::vector<SourceNode>> nodes = forced(path, depth);
+    if (!nodes) return {};  // nothing below it can be the target's
+    if (!nodes->empty() || next_ == nullptr) return *std::move(nodes);
     origin_ = next_->origin();
     nodes = next_->grow(path, depth, cancel);
-    return broken_ ? nodes : allowed(path, nodes);
+    return broken_ ? *std::move(nodes) : allowed(path, *nodes);
 }
 
 /// Of `nodes` below `path` those that the grammar allows, with all that is above them.

@@ -16,13 +16,6 @@ public:
 
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> tokens) override { lookup_.append(tokens); }
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override {
-        std::vector<TokenId> tokens;
-        for (const Candidate& one : weigh(path, gamma, cancel)) tokens.push_back(one.token);
-        return tokens;
-    }
     [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
                                                std::int32_t gamma,
                                                const CancelToken& /*cancel*/) override {

@@ -27,18 +27,6 @@ public:
         first_->commit(tokens);
         second_->commit(tokens);
     }
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override {
-        std::vector<TokenId> tokens = first_->propose(path, gamma, cancel);
-        return tokens.empty() ? second_->propose(path, gamma, cancel) : tokens;
-    }
-    [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override {
-        std::vector<Candidate> candidates = first_->weigh(path, gamma, cancel);
-        return candidates.empty() ? second_->weigh(path, gamma, cancel) : candidates;
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t depth,
                                                const CancelToken& cancel) override {

@@ -74,6 +74,9 @@ inline constexpr Counter kCachedRows = free_counter(34);  // rows of prompts fou
 inline constexpr Counter kPrefixesBroken =
     free_counter(35);  // texts of which the rest is not shared
 
+// Of a last segment beside an EAGLE draft: rows whose features found no slot.
+inline constexpr Counter kFeaturesDropped = free_counter(37);
+
 // Of the conductor.
 inline constexpr Counter kPreemptions = free_counter(33);  // requests whose pages others needed
 
@@ -112,6 +115,9 @@ static_assert(static_cast<std::size_t>(skipped_word(kSkippedWords - 1)) < kGauge
 inline constexpr Gauge kKvPages = free_gauge(12);  // in use by running requests (first segment)
 // Of a first segment with an account of costs and gains; 0: not known yet.
 inline constexpr Gauge kPlainTokenMicros = free_gauge(13);  // per token without speculation
-inline constexpr Gauge kSpeculationGain = free_gauge(14);   // in speed, of 1,000
+// Of the tokens of all its turns: what they would have taken without speculation, and what they
+// took.
+inline constexpr Gauge kTurnsPlainMicros = free_gauge(14);
+inline constexpr Gauge kTurnsMicros = free_gauge(15);
 
 }  // namespace paceline::gauges

@@ -259,7 +259,7 @@ Status check_message(const msg::Batch& batch, const MessageLimits& limits) {
 
 Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
     const std::string name = "a tensor note";
-    if (note.role > msg::TensorRole::Tap) {
+    if (note.role > msg::TensorRole::Features) {
         return bad(name, "role", static_cast<std::int64_t>(note.role));
     }
     if (msg::element_bytes(note.type) == 0) {
@@ -281,12 +281,13 @@ Status check_message(const msg::TensorNote& note, const TensorLimits& limits) {
 }
 
 Status check_message(const msg::Verdict& verdict, const MessageLimits& limits) {
-    if (verdict.finish > FinishReason::Failed) {
+    if (verdict.finish > FinishReason::GrammarFailed) {
         return bad("a verdict", "finish", static_cast<std::int64_t>(verdict.finish));
     }
     // Only a row for which no token could be drawn commits nothing.
-    if (verdict.count > kGammaMax + 1 ||
-        (verdict.count == 0 && verdict.finish != FinishReason::Failed)) {
+    const bool failed =
+        verdict.finish == FinishReason::Failed || verdict.finish == FinishReason::GrammarFailed;
+    if (verdict.count > kGammaMax + 1 || (verdict.count == 0 && !failed)) {
         return bad("a verdict", "count", verdict.count);
     }
     if (verdict.batch_rows > kVerifyRowsMax)

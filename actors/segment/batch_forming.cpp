@@ -24,23 +24,23 @@ constexpr double kPromptDelay = 2.0;
 // ---- The rows of one request
 
 /// Whether the token after this node could be committed, and the client wants it verified.
-bool BatchScheduler::worth_a_row(const Entry& entry, const TreeNode& node) const {
+bool BatchScheduler::worth_a_row(const SchedulerEntry& entry, const TreeNode& node) const {
     const FinishRule& rule = entry.state->finish_rule();
     const TreeNode& root = entry.state->tree().root();
     // The root is committed and did not end the answer: an end token there comes from the prompt.
     if (node.id == root.id) return rule.room_at(node.position + 1) >= 1;
-    const SpeculationLimits& limits = limits_of(entry);
+    const SpeculationLimits& limits = entry.limits();
     const Position depth = node.position - root.position;
     if (!limits.on || limits.depth_max(depth) < depth) return false;
     return rule.after(node.token, node.position) == FinishReason::None;
 }
 
 /// Log probability of a path below which no row is sent; of 0: -inf.
-float BatchScheduler::verify_reach_min_log(const Entry& entry) const {
-    return std::log(std::max(options_.verify_reach_min, limits_of(entry).verify_reach_min));
+float BatchScheduler::verify_reach_min_log(const SchedulerEntry& entry) const {
+    return std::log(std::max(options_.verify_reach_min, entry.limits().verify_reach_min));
 }
 
-RowOrder BatchScheduler::unsent_nodes(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_nodes(const SchedulerEntry& entry) const {
     if (limits_rows() && account_->allowed() == 0) {
         const TreeNode& only = entry.state->tree().root();
         if (only.sent() || !entry.in_flight.empty() || !worth_a_row(entry, only)) return {};
@@ -48,12 +48,12 @@ RowOrder BatchScheduler::unsent_nodes(const Entry& entry) const {
     }
     const TreeNode& root = entry.state->tree().root();
     const bool first_round =
-        options_.start == StartRule::Lockstep && entry.round_root == kNever && !root.sent();
+        options_.start == StartRule::Lockstep && entry.round_root == kNoRoot && !root.sent();
     if (first_round) return {.nodes = {root.id}};
     return options_.shape == BatchShape::Chain ? unsent_trunk(entry) : unsent_tree(entry);
 }
 
-RowOrder BatchScheduler::unsent_trunk(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_trunk(const SchedulerEntry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const float reach_min = verify_reach_min_log(entry);
     // A verdict carries kGammaMax accepted tokens, so a batch may not be deeper than that.
@@ -67,7 +67,7 @@ RowOrder BatchScheduler::unsent_trunk(const Entry& entry) const {
     return observed_last(tree, found, options_.rows_max);
 }
 
-RowOrder BatchScheduler::unsent_tree(const Entry& entry) const {
+RowOrder BatchScheduler::unsent_tree(const SchedulerEntry& entry) const {
     const TokenTree& tree = entry.state->tree();
     const Position deepest = tree.root().position + static_cast<Position>(kGammaMax);
     const float reach_min = verify_reach_min_log(entry);
@@ -91,7 +91,7 @@ RowOrder BatchScheduler::unsent_tree(const Entry& entry) const {
     return observed_last(tree, found, options_.rows_max);
 }
 
-bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
+bool BatchScheduler::may_start(const SchedulerEntry& entry, Micros now) const {
     const bool rounds = options_.start == StartRule::Lockstep;
     if (entry.in_flight.size() >= (rounds ? 1 : options_.batches_in_flight_max)) return false;
     if (!entry.in_flight.empty()) return true;  // if there are rows: unsent_nodes() looks
@@ -99,7 +99,7 @@ bool BatchScheduler::may_start(const Entry& entry, Micros now) const {
 }
 
 /// Rows of the prompt up to its end, or to that of a prefix that not all segments compute.
-std::size_t BatchScheduler::prefill_left(const Entry& entry) {
+std::size_t BatchScheduler::prefill_left(const SchedulerEntry& entry) {
     const std::size_t done = entry.state->slots().size();
     const std::size_t cached = entry.slots.committed().size();
     return (done < cached ? cached : entry.state->text().size() - 1) - done;
@@ -112,8 +112,10 @@ std::size_t BatchScheduler::prefill_left(const Entry& entry) {
 std::vector<BatchScheduler::SchedulableRequest> BatchScheduler::candidates(Micros now) {
     std::vector<SchedulableRequest> found;
     for (auto& [request, entry] : entries_) {
-        if (entry.state->over() || is_blocked(entry) || waits_for_prefix(entry)) continue;
-        if (!entry.looked_up) look_up(entry);
+        if (entry.state->over() || pages_.is_blocked(entry) ||
+            pages_.waits_for_prefix(entry, entries_))
+            continue;
+        if (!entry.looked_up) pages_.look_up(entry);
         SchedulableRequest candidate{.entry = &entry};
         if (!entry.state->prefilled()) {
             candidate.wanted = static_cast<std::uint32_t>(
@@ -139,14 +141,14 @@ bool BatchScheduler::limits_rows() const {
     return account_ != nullptr && !options_.exits_start_early;
 }
 
-bool BatchScheduler::draws(const Entry& entry) const {
+bool BatchScheduler::draws(const SchedulerEntry& entry) const {
     return !entry.state->spec().sampling.greedy();
 }
 
 /// The calibrated probabilities of the nodes' paths, not more than the turn allows. Of nodes whose
 /// order the calibration changes the smaller probability counts, so that parents stay first.
 void BatchScheduler::weigh(SchedulableRequest& candidate) const {
-    const Entry& entry = *candidate.entry;
+    const SchedulerEntry& entry = *candidate.entry;
     const TokenTree& tree = entry.state->tree();
     std::map<NodeId, double> paths;
     for (const TreeNode& node : tree.nodes()) {
@@ -327,7 +329,7 @@ void BatchScheduler::charge(const msg::Batch& batch, bool alone, Micros now) {
 }
 
 void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now) {
-    Entry& entry = *candidate.entry;
+    SchedulerEntry& entry = *candidate.entry;
     if (candidate.granted == 0) {
         // A prompt had its turn, and waits for shorter ones: it takes no place of others for that.
         entry.passed = candidate.prefills() ? 0 : entry.passed + 1;
@@ -338,7 +340,7 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
         candidate.prefills() && static_cast<std::size_t>(base) < entry.slots.committed().size();
     const std::uint32_t rows = candidate.prefills() ? add_prefill(batch, entry, candidate.granted)
                                                     : add_verify(batch, entry, candidate);
-    if (rows == 0) return block(entry);
+    if (rows == 0) return pages_.block(entry, static_cast<std::uint32_t>(entries_.size()));
     batch.parts.push_back(
         {.request = entry.state->request(),
          .attempt = entry.state->attempt(),
@@ -360,7 +362,9 @@ void BatchScheduler::add_part(msg::Batch& batch, const SchedulableRequest& candi
     if (held) entry.half_until = now + options_.proposal_wait;
 }
 
-std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows) {
+std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch,
+                                          SchedulerEntry& entry,
+                                          std::uint32_t rows) {
     const std::vector<TokenId>& text = entry.state->text();
     const std::size_t begin = entry.state->slots().size();
     for (std::size_t position = begin; position < begin + rows; ++position) {
@@ -369,7 +373,7 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
                                           : entry.slots.allocate(static_cast<Position>(position));
         if (!slot) return static_cast<std::uint32_t>(position - begin);
         if (!again) entry.slots.commit(slot.value());
-        if (planted(PlantedBug::PrefixUnproven)) publish(entry);
+        if (planted(PlantedBug::PrefixUnproven)) pages_.publish(entry);
         const bool retained = again && entry.supplier && slot.value() < entry.supplier->slots;
         batch.rows.push_back(
             {.node = TokenTree::kNoNode,
@@ -383,7 +387,7 @@ std::uint32_t BatchScheduler::add_prefill(msg::Batch& batch, Entry& entry, std::
 }
 
 std::uint32_t BatchScheduler::add_verify(msg::Batch& batch,
-                                         Entry& entry,
+                                         SchedulerEntry& entry,
                                          const SchedulableRequest& chosen) {
     TokenTree& tree = entry.state->tree();
     std::vector<NodeId> sent;

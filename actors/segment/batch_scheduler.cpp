@@ -81,27 +81,20 @@ BatchScheduler::BatchScheduler(DispatchOptions options,
                                std::int32_t kv_slots,
                                SpeculationAccount* account,
                                std::vector<RetainedBy> retained)
-    : options_{options}, account_{account}, retained_{std::move(retained)}, pages_{kv_slots} {
+    : options_{options}, account_{account}, pages_{kv_slots, std::move(retained)} {
     PACE_CHECK(validate(options).ok(), "dispatch options that were not validated");
 }
 
 void BatchScheduler::begin(const std::shared_ptr<RequestState>& state, Micros now) {
     drop(state->request());
     const BeginPayload& spec = state->spec();
-    if (spec.cache_generation != cache_generation_ && !planted(PlantedBug::LostKeysTrusted)) {
-        const bool next = spec.cache_generation == cache_generation_ + 1;
-        if (next && !spec.keys_lost.is_all()) {
-            prefixes_.lose(spec.keys_lost);
-        } else {
-            prefixes_.clear();
-        }
-    }
-    cache_generation_ = spec.cache_generation;
+    if (!planted(PlantedBug::LostKeysTrusted))
+        pages_.follow_losses(spec.cache_generation, spec.keys_lost);
     const auto made = entries_.emplace(
-        state->request(), Entry{.state = state,
-                                .slots = RequestSlots::on_demand(
-                                    pages_, spec.context, &prefixes_,
-                                    planted(PlantedBug::SaltIgnored) ? "" : spec.cache_salt)});
+        state->request(),
+        SchedulerEntry{.state = state,
+                       .slots = pages_.slots(
+                           spec.context, planted(PlantedBug::SaltIgnored) ? "" : spec.cache_salt)});
     restart(made.first->second, now);
 }
 
@@ -110,7 +103,7 @@ void BatchScheduler::drop(RequestId request) {
     if (found == entries_.end()) return;
     free_ahead_rows(found->second);
     entries_.erase(found);  // gives all its slots back
-    if (planted(PlantedBug::SlotsLeakOnReplay)) (void)pages_.take();
+    if (planted(PlantedBug::SlotsLeakOnReplay)) pages_.leak();
 }
 
 void BatchScheduler::end(RequestId request) {
@@ -121,15 +114,20 @@ void BatchScheduler::end(RequestId request) {
     pages_.note_reclaimable();
 }
 
+/// Each running request may soon need a page for its text.
+SlotRule BatchScheduler::candidate_rule() const {
+    return {.pages_left = static_cast<std::int32_t>(entries_.size()), .leaves_one_slot = true};
+}
+
 void BatchScheduler::end_all() {
     while (!entries_.empty()) end(entries_.begin()->first);
 }
 
 /// A new attempt: no batch was sent and no proposal received.
-void BatchScheduler::restart(Entry& entry, Micros now) const {
+void BatchScheduler::restart(SchedulerEntry& entry, Micros now) const {
     entry.in_flight.clear();
     entry.received = {};
-    entry.round_root = kNever;
+    entry.round_root = kNoRoot;
     entry.wait_until = now + options_.proposal_wait;
     entry.decided = now;
     entry.half_until.reset();
@@ -154,8 +152,8 @@ void BatchScheduler::draft_changed(bool present) {
 void BatchScheduler::propose(const msg::Proposal& proposal, ProposalSource source, Micros now) {
     const auto found = entries_.find(proposal.route.request);
     if (found == entries_.end()) return;
-    Entry& entry = found->second;
-    if (!limits_of(entry).on) return;
+    SchedulerEntry& entry = found->second;
+    if (!entry.limits().on) return;
     if (proposal.root_position > entry.state->tree().root().position) {
         std::optional<msg::Proposal>& kept = entry.ahead[static_cast<std::size_t>(source)];
         const bool same_root = kept && kept->root_position == proposal.root_position;
@@ -167,7 +165,7 @@ void BatchScheduler::propose(const msg::Proposal& proposal, ProposalSource sourc
     }
 }
 
-void BatchScheduler::merge(Entry& entry,
+void BatchScheduler::merge(SchedulerEntry& entry,
                            const msg::Proposal& proposal,
                            ProposalSource source,
                            Micros now) {
@@ -195,7 +193,7 @@ void BatchScheduler::merge(Entry& entry,
 void BatchScheduler::take_drawn(const msg::Draw& draw) {
     const auto found = entries_.find(draw.route.request);
     if (found == entries_.end() || found->second.state->over()) return;
-    Entry& entry = found->second;
+    SchedulerEntry& entry = found->second;
     if (draw.root_position <= entry.state->tree().root().position) return bind(entry, draw);
     // The first ones are kept, so that which ones count does not depend on later ones.
     if (entry.drawn_ahead.size() < kDrawsAheadMax) entry.drawn_ahead.push_back(draw);
@@ -203,7 +201,7 @@ void BatchScheduler::take_drawn(const msg::Draw& draw) {
 
 /// Siblings belong to the row of their parent; without it, or after it, they are deterministic
 /// candidates.
-void BatchScheduler::bind(Entry& entry, const msg::Draw& draw) {
+void BatchScheduler::bind(SchedulerEntry& entry, const msg::Draw& draw) {
     TokenTree& tree = entry.state->tree();
     const std::span<const TokenId> text = entry.state->text();
     const auto at = static_cast<std::size_t>(draw.root_position);
@@ -225,9 +223,11 @@ void BatchScheduler::bind(Entry& entry, const msg::Draw& draw) {
 }
 
 /// Notes how far the draft has come, and whether that was in time.
-void BatchScheduler::receive(Entry& entry, const msg::Proposal& proposal, Micros now) const {
+void BatchScheduler::receive(SchedulerEntry& entry,
+                             const msg::Proposal& proposal,
+                             Micros now) const {
     const Position root = proposal.root_position;
-    Received& received = entry.received;
+    ReceivedRoots& received = entry.received;
     received.anything = std::max(received.anything, root);
     if (proposal.state != msg::ProposalState::Growing)
         received.halfway = std::max(received.halfway, root);
@@ -243,7 +243,7 @@ void BatchScheduler::receive(Entry& entry, const msg::Proposal& proposal, Micros
 
 /// Adds the proposal's nodes below `top` to the tree, below the root. The draft's newest proposal
 /// says which rows it wants observed, and by which names; others do not know of them.
-void BatchScheduler::grow(Entry& entry,
+void BatchScheduler::grow(SchedulerEntry& entry,
                           const msg::Proposal& proposal,
                           std::int16_t top,
                           ProposalSource source) const {
@@ -270,13 +270,13 @@ Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros
     const auto found = entries_.find(request);
     // A late verdict on a request that was stopped.
     if (found == entries_.end()) return {};
-    Entry& entry = found->second;
+    SchedulerEntry& entry = found->second;
     free_ahead_rows(entry);
     for (const TreeNode& node : step.committed) entry.slots.commit(node.slot);
     for (const TreeNode& node : step.dropped) entry.slots.free(node.position, node.slot);
     entry.slots.trim();
     entry.proven = true;
-    publish(entry);
+    pages_.publish(entry);
     const TokenTree& tree = entry.state->tree();
     std::erase_if(entry.in_flight, [&](const std::vector<NodeId>& nodes) {
         return std::none_of(nodes.begin(), nodes.end(),
@@ -308,7 +308,7 @@ Outcome BatchScheduler::follow(RequestId request, const TreeUpdate& step, Micros
 std::optional<KvSlot> BatchScheduler::allocate_ahead(RequestId request, NodeId node) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return std::nullopt;
-    Entry& entry = found->second;
+    SchedulerEntry& entry = found->second;
     const TreeNode* named = entry.state->tree().find(node);
     PACE_CHECK(named != nullptr && !named->sent() && !entry.ahead_rows.contains(node),
                "a node is computed ahead that is not in the tree, or computed already");
@@ -330,7 +330,7 @@ void BatchScheduler::computed_ahead(RequestId request,
     row->second.tensor_row = tensor_row;
 }
 
-void BatchScheduler::free_ahead_rows(Entry& entry) {
+void BatchScheduler::free_ahead_rows(SchedulerEntry& entry) {
     for (const auto& [node, row] : entry.ahead_rows) {
         if (!planted(PlantedBug::AheadSlotsLeak)) entry.slots.free(row.position, row.slot);
     }
@@ -344,7 +344,7 @@ std::vector<Outcome> BatchScheduler::take_resolved() {
 bool BatchScheduler::halfway(RequestId request, Micros now) {
     const auto found = entries_.find(request);
     if (found == entries_.end()) return true;
-    Entry& entry = found->second;
+    SchedulerEntry& entry = found->second;
     if (entry.state->over() || (entry.half_until && now >= *entry.half_until)) {
         entry.half_until.reset();
     }
@@ -354,21 +354,21 @@ bool BatchScheduler::halfway(RequestId request, Micros now) {
 // ---- Waiting
 
 /// The root for which the draft must have sent Complete before the next batch starts.
-Position BatchScheduler::wanted_root(const Entry& entry) const {
+Position BatchScheduler::wanted_root(const SchedulerEntry& entry) const {
     switch (options_.start) {
         case StartRule::AtOnce:
-            return kNever;
+            return kNoRoot;
         case StartRule::Sequential:
             return entry.state->tree().root().position;
         case StartRule::Lockstep:
             return entry.round_root;  // it began that round together with the last batch
     }
-    return kNever;
+    return kNoRoot;
 }
 
 /// Whether to wait for the draft's proposal instead of starting now.
-bool BatchScheduler::waits_for_draft(const Entry& entry) const {
-    if (!draft_present_ || !limits_of(entry).on || entry.silent >= kSilentWaitsMax) return false;
+bool BatchScheduler::waits_for_draft(const SchedulerEntry& entry) const {
+    if (!draft_present_ || !entry.limits().on || entry.silent >= kSilentWaitsMax) return false;
     const bool nothing_comes =
         account_ != nullptr && (account_->allowed() == 0 ||
                                 (!options_.draft_is_instant && entry.empty >= kEmptyAnswersMax));
@@ -388,7 +388,7 @@ std::optional<Micros> BatchScheduler::due() const {
         if (!soonest || when < *soonest) soonest = when;
     };
     for (const auto& [request, entry] : entries_) {
-        if (entry.state->over() || !entry.state->prefilled() || is_blocked(entry)) continue;
+        if (entry.state->over() || !entry.state->prefilled() || pages_.is_blocked(entry)) continue;
         if (entry.half_until) at(*entry.half_until);
         if (entry.in_flight.empty() && waits_for_draft(entry)) at(entry.wait_until);
     }

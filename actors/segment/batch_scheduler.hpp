@@ -12,13 +12,6 @@
 //                                                  |
 //                                                  +-- it ends the answer, or end() --> forgotten
 //
-// Whole blocks of a text whose keys all segments have (a verdict says so) can be shared by texts
-// that begin with the same tokens (prefix_tree.hpp): a request looks for its prefix when its first
-// rows are due. If another one is computing the same prefix at that moment, it waits for it.
-// After the loss of a segment the segments behind it keep their keys: cached blocks are then
-// computed again, in the same slots, by the segments up to the lost one alone (BatchPart::last), or
-// by the lost one alone where the segment before it has retained the states (retained_states.hpp).
-//
 // When the first segment is free it takes the rows that were not sent yet (BatchShape selects
 // them), up to a limit; if the new root was not a candidate, that is the root alone. `Sequential`
 // and `Lockstep` first wait a limited time for the draft. After several waits that timed out they
@@ -29,10 +22,7 @@
 // No row is sent whose next token could not be committed: below a token that ends the answer, or
 // beyond the token limit or the context. With an account (actors/account) a batch takes the
 // candidates that pay, and in a plain turn none.
-// Pages of the KV cache are taken as texts grow. When they run short, candidates find none first,
-// so that each running request can still take one for its text; then cached blocks that no request
-// holds go; then take_shortage() names a request that cannot continue, until the conductor has
-// preempted another or it.
+// Pages of the KV cache, and what is done when they run short: request_pages.hpp.
 // No I/O and no clock: all input comes by calls. Not thread-safe.
 #pragma once
 
@@ -49,10 +39,11 @@
 
 #include "actors/account/speculation_account.hpp"
 #include "actors/decoding/retained_states.hpp"
-#include "actors/decoding/slot_allocator.hpp"
 #include "actors/protocol/request_state.hpp"
+#include "actors/segment/request_pages.hpp"
 #include "actors/segment/rows/row_order.hpp"
 #include "actors/segment/rows/row_shares.hpp"
+#include "actors/segment/scheduler_entry.hpp"
 #include "actors/self_draft/self_draft_host.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
@@ -108,13 +99,6 @@ struct DispatchOptions {
 /// Errors: BadArgument naming the field, its value and the allowed range.
 [[nodiscard]] Status validate(const DispatchOptions& options);
 
-/// Which source had proposed the new root of a verdict, if any.
-struct Outcome {
-    bool prepared = false;
-    msg::Origin origin = msg::Origin::Trunk;
-    bool open = false;  // lockstep: the round that may hold it is still to come; take_resolved()
-};
-
 /// Counts what happened to proposals. These events are not among the counters of the stage's
 /// telemetry (actors/protocol/counters.hpp), which the Dispatcher writes.
 struct ProposalTally {
@@ -156,11 +140,8 @@ public:
                         std::uint32_t start,
                         std::uint32_t tensor_row) override;
     [[nodiscard]] Result<RequestSlots> scratch_slots(std::int32_t count) override {
-        return RequestSlots::make(pages_, count);
+        return pages_.scratch(count);
     }
-    /// Pages of the KV cache that running requests and scratch slots hold. Those of cached blocks
-    /// that no request holds are not counted: they are freed when room is needed.
-    [[nodiscard]] std::int32_t pages_in_use() const;
     /// A verdict was applied to the state: `step` is what it did. Returns which source had proposed
     /// the new root.
     Outcome follow(RequestId request, const TreeUpdate& step, Micros now);
@@ -172,30 +153,9 @@ public:
     /// now. The caller fills in epoch, tensor, tensor_generation and the parts' hold, and adds
     /// prefill parts to their states.
     [[nodiscard]] std::optional<msg::Batch> next_batch(Micros now);
-    /// A request whose text cannot grow because no page is free. Named once, and again when pages
-    /// have become free since and were not enough.
-    struct Shortage {
-        RequestId request;
-        Attempt attempt;
-        std::uint32_t running = 0;  // requests that have pages
-    };
-    [[nodiscard]] std::optional<Shortage> take_shortage();
-    /// What was found of the texts that went into a batch for the first time since the last call;
-    /// never empty. The other segments need it before that batch.
-    struct CachedPrefix {
-        RequestId request;
-        Attempt attempt;
-        std::size_t first_block = 0;
-        std::vector<std::int32_t> pages;
-        Position matched = 0;      // tokens that it has in common with what is cached
-        std::uint32_t behind = 0;  // as in msg::Prefix
-    };
-    [[nodiscard]] std::vector<CachedPrefix> take_prefixes() {
-        return std::exchange(found_prefixes_, {});
-    }
-    /// Texts of which a row in a spare slot, or a block that was cached already, ended what can be
-    /// shared, since the last call.
-    [[nodiscard]] std::uint64_t take_prefixes_broken() { return std::exchange(broken_, 0); }
+    /// What the pages of the KV cache tell other stages: shortages, prefixes found in the cache.
+    [[nodiscard]] RequestPages& pages() { return pages_; }
+    [[nodiscard]] const RequestPages& pages() const { return pages_; }
     /// The open outcomes of roots that went into a batch since the last call.
     [[nodiscard]] std::vector<Outcome> take_resolved();
     /// When a batch (or halfway()) will be due even if nothing else happens.
@@ -204,52 +164,9 @@ public:
     [[nodiscard]] const ProposalTally& proposals() const { return proposals_; }
 
 private:
-    static constexpr Position kNever = -1;
-    /// How far the draft has come: the newest root for which it sent each state.
-    struct Received {
-        Position anything = kNever;
-        Position halfway = kNever;
-        Position complete = kNever;
-    };
-    /// A node that a draft computes ahead of its batch.
-    struct AheadRow {
-        Position position = 0;
-        KvSlot slot = kNoSlot;
-        std::uint32_t start = 0;
-        std::uint32_t tensor_row = 0;
-    };
-    /// What the scheduler keeps of one request.
-    struct Entry {
-        std::shared_ptr<RequestState> state;
-        RequestSlots slots;
-        std::uint32_t next_batch = 0;
-        std::deque<std::vector<NodeId>> in_flight = {};  // nodes of verify parts without verdict
-        std::map<NodeId, AheadRow> ahead_rows = {};      // of nodes that are not in a batch yet
-        Received received = {};
-        Position round_root = kNever;           // of the last verify batch; kNever: there was none
-        std::uint32_t silent = 0;               // waits for the draft in a row that timed out
-        std::uint32_t empty = 0;                // its answers in a row without a candidate
-        Micros decided{0};                      // when the last verdict came
-        Micros wait_until{0};                   // for the draft's proposal before a batch
-        std::optional<Micros> half_until = {};  // for its Halfway, while a batch is held for it
-        std::optional<Outcome> open = {};       // of the current root, until it is sent
-        // KvPages::releases() when no further row found a slot: blocked until it changes, or a
-        // verdict comes.
-        std::optional<std::uint64_t> blocked_at = {};
-        std::uint64_t passed = 0;   // batches in a row that had no room for it
-        std::uint64_t served = 0;   // the batch that it was last part of
-        bool looked_up = false;     // its prefix, in the cache
-        std::uint32_t lost_to = 0;  // segments up to this one get its cached prefix again
-        std::optional<RetainedBy> supplier = {};  // which has the states of these rows
-        bool proven = false;  // a verdict came: all segments have the keys of its prompt
-        std::optional<RequestId> leader = {};  // computes the same prefix: waited for
-        // The newest proposals for roots that are still to come, by source.
-        std::array<std::optional<msg::Proposal>, 2> ahead = {};
-        std::vector<msg::Draw> drawn_ahead = {};  // likewise, in the order in which they came
-    };
     /// A request that could be part of the batch that is being formed.
     struct SchedulableRequest {
-        Entry* entry = nullptr;
+        SchedulerEntry* entry = nullptr;
         RowOrder order = {};                     // of a verify part
         std::vector<double> probabilities = {};  // of their paths, with an account
         std::uint32_t wanted = 0;                // rows
@@ -259,41 +176,33 @@ private:
     };
 
     [[nodiscard]] SlotRule candidate_rule() const;
-    [[nodiscard]] std::uint32_t running() const;
-    [[nodiscard]] bool is_blocked(const Entry& entry) const;
-    void block(Entry& entry);
     void drop(RequestId request);
-    void publish(Entry& entry);
-    [[nodiscard]] bool waits_for_prefix(Entry& entry);
-    [[nodiscard]] std::optional<RequestId> leader_of(const Entry& entry) const;
-    void look_up(Entry& entry);
-    [[nodiscard]] std::optional<RetainedBy> supplier_of(const LostKeys& lost) const;
-    static void free_ahead_rows(Entry& entry);
-    void restart(Entry& entry, Micros now) const;
-    void merge(Entry& entry, const msg::Proposal& proposal, ProposalSource source, Micros now);
-    static void bind(Entry& entry, const msg::Draw& draw);
-    void receive(Entry& entry, const msg::Proposal& proposal, Micros now) const;
-    void grow(Entry& entry,
+    static void free_ahead_rows(SchedulerEntry& entry);
+    void restart(SchedulerEntry& entry, Micros now) const;
+    void merge(SchedulerEntry& entry,
+               const msg::Proposal& proposal,
+               ProposalSource source,
+               Micros now);
+    static void bind(SchedulerEntry& entry, const msg::Draw& draw);
+    void receive(SchedulerEntry& entry, const msg::Proposal& proposal, Micros now) const;
+    void grow(SchedulerEntry& entry,
               const msg::Proposal& proposal,
               std::int16_t top,
               ProposalSource source) const;
-    [[nodiscard]] Position wanted_root(const Entry& entry) const;
-    [[nodiscard]] bool waits_for_draft(const Entry& entry) const;
+    [[nodiscard]] Position wanted_root(const SchedulerEntry& entry) const;
+    [[nodiscard]] bool waits_for_draft(const SchedulerEntry& entry) const;
 
     // Batches (batch_forming.cpp).
-    [[nodiscard]] static const SpeculationLimits& limits_of(const Entry& entry) {
-        return entry.state->spec().speculation;
-    }
-    [[nodiscard]] float verify_reach_min_log(const Entry& entry) const;
-    [[nodiscard]] bool may_start(const Entry& entry, Micros now) const;
-    [[nodiscard]] bool worth_a_row(const Entry& entry, const TreeNode& node) const;
-    [[nodiscard]] RowOrder unsent_nodes(const Entry& entry) const;
-    [[nodiscard]] RowOrder unsent_trunk(const Entry& entry) const;
-    [[nodiscard]] RowOrder unsent_tree(const Entry& entry) const;
-    [[nodiscard]] static std::size_t prefill_left(const Entry& entry);
+    [[nodiscard]] float verify_reach_min_log(const SchedulerEntry& entry) const;
+    [[nodiscard]] bool may_start(const SchedulerEntry& entry, Micros now) const;
+    [[nodiscard]] bool worth_a_row(const SchedulerEntry& entry, const TreeNode& node) const;
+    [[nodiscard]] RowOrder unsent_nodes(const SchedulerEntry& entry) const;
+    [[nodiscard]] RowOrder unsent_trunk(const SchedulerEntry& entry) const;
+    [[nodiscard]] RowOrder unsent_tree(const SchedulerEntry& entry) const;
+    [[nodiscard]] static std::size_t prefill_left(const SchedulerEntry& entry);
     [[nodiscard]] std::vector<SchedulableRequest> candidates(Micros now);
     [[nodiscard]] bool limits_rows() const;
-    [[nodiscard]] bool draws(const Entry& entry) const;
+    [[nodiscard]] bool draws(const SchedulerEntry& entry) const;
     void weigh(SchedulableRequest& candidate) const;
     void choose_rows(std::vector<SchedulableRequest>& candidates, Micros now) const;
     [[nodiscard]] std::vector<RowClaim> claims_of(
@@ -305,26 +214,21 @@ private:
     void charge(const msg::Batch& batch, bool alone, Micros now);
     [[nodiscard]] msg::Batch form(std::vector<SchedulableRequest>& candidates, Micros now);
     void add_part(msg::Batch& batch, const SchedulableRequest& candidate, Micros now);
-    [[nodiscard]] std::uint32_t add_prefill(msg::Batch& batch, Entry& entry, std::uint32_t rows);
+    [[nodiscard]] std::uint32_t add_prefill(msg::Batch& batch,
+                                            SchedulerEntry& entry,
+                                            std::uint32_t rows);
     [[nodiscard]] std::uint32_t add_verify(msg::Batch& batch,
-                                           Entry& entry,
+                                           SchedulerEntry& entry,
                                            const SchedulableRequest& chosen);
 
     DispatchOptions options_;
     SpeculationAccount* account_;
-    std::vector<RetainedBy> retained_;
-    KvPages pages_;
-    PrefixTree prefixes_{pages_};
-    std::uint32_t cache_generation_ = 0;
-    std::vector<CachedPrefix> found_prefixes_;
-    std::uint64_t broken_ = 0;
-    std::map<RequestId, Entry> entries_;
+    RequestPages pages_;
+    SchedulerEntries entries_;
     std::uint64_t batches_ = 0;
     bool draft_present_ = true;
     bool prompts_before_ = false;  // the last batch had prompts alone
     std::vector<Outcome> resolved_;
-    std::optional<Shortage> shortage_;
-    std::optional<std::uint64_t> shortage_at_;  // KvPages::releases() of the last one
     ProposalTally proposals_;
 };
 

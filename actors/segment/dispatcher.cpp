@@ -73,8 +73,9 @@ void Dispatcher::send_prices(const msg::Route& about) {
     const GuardTurns& turns = account_.turns();
     host_.context->set(gauges::kPlainTokenMicros,
                        static_cast<std::uint64_t>(turns.plain_token().count()));
-    host_.context->set(gauges::kSpeculationGain,
-                       static_cast<std::uint64_t>(1000.0 * turns.overall_gain()));
+    host_.context->set(gauges::kTurnsPlainMicros,
+                       static_cast<std::uint64_t>(turns.plain_took_us()));
+    host_.context->set(gauges::kTurnsMicros, static_cast<std::uint64_t>(turns.took_us()));
     const auto send = [&](SpeculationAccount::Group group, const std::vector<StageId>& to,
                           const std::function<void(const msg::Price&)>& own) {
         if (to.empty() && !own) return;
@@ -124,7 +125,7 @@ void Dispatcher::count(const Outcome& outcome) const {
 // ---- Batches
 
 /// On the channel of the batches, so that every segment has it before the first one.
-void Dispatcher::send_prefix(const BatchScheduler::CachedPrefix& prefix) {
+void Dispatcher::send_prefix(const CachedPrefix& prefix) {
     if (prefix.behind == 0)
         host_.context->count(counters::kCachedRows, prefix.pages.size() * kKvPageSlots);
     if (!next_) return;
@@ -146,10 +147,9 @@ void Dispatcher::send_prefix(const BatchScheduler::CachedPrefix& prefix) {
 std::optional<msg::Batch> Dispatcher::form_batch() {
     std::optional<msg::Batch> batch = scheduler_.next_batch(host_.context->now());
     for (const Outcome& outcome : scheduler_.take_resolved()) count(outcome);
-    for (const BatchScheduler::CachedPrefix& prefix : scheduler_.take_prefixes())
-        send_prefix(prefix);
-    host_.context->count(counters::kPrefixesBroken, scheduler_.take_prefixes_broken());
-    if (const auto shortage = scheduler_.take_shortage()) {
+    for (const CachedPrefix& prefix : scheduler_.pages().take_prefixes()) send_prefix(prefix);
+    host_.context->count(counters::kPrefixesBroken, scheduler_.pages().take_prefixes_broken());
+    if (const auto shortage = scheduler_.pages().take_shortage()) {
         host_.context->post(kConductor, control::PagesWanted{shortage->request, shortage->attempt,
                                                              shortage->running});
     }

@@ -88,7 +88,7 @@ public:
 private:
     [[nodiscard]] std::optional<msg::Batch> form_batch();
     void send_prices(const msg::Route& about);
-    void send_prefix(const BatchScheduler::CachedPrefix& prefix);
+    void send_prefix(const CachedPrefix& prefix);
     [[nodiscard]] bool next_batch_follows(const SegmentRun& run, const RunPart& part) const;
     void count(const RequestState& state, const TreeUpdate& step, const Outcome& outcome) const;
     void count(const Outcome& outcome) const;

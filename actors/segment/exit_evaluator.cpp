@@ -67,6 +67,21 @@ std::vector<TokenId> children_of(const TokenTree& tree, NodeId parent) {
     return tokens;
 }
 
+/// How many tokens of each head the tree has a place for; without heads below its deepest node.
+std::vector<int> counts_of(const ExitOptions& options) {
+    if (options.ahead_tree.empty())
+        return std::vector<int>(options.ahead.size(), static_cast<int>(options.ahead_top));
+    std::vector<int> counts;
+    std::vector<std::size_t> depths;
+    for (const AheadNode& node : options.ahead_tree) {
+        depths.push_back(node.parent < 0 ? 0 : depths[static_cast<std::size_t>(node.parent)] + 1);
+        if (counts.size() <= depths.back()) counts.resize(depths.back() + 1);
+        int& count = counts[depths.back()];
+        count = std::max(count, node.rank + 1);
+    }
+    return counts;
+}
+
 /// The part of the layers that come after this segment; of the last one all.
 double later_layers(const Backend& backend) {
     const double layers = backend.config().layers;
@@ -82,6 +97,7 @@ ExitEvaluator::ExitEvaluator(Backend& backend, ExitOptions options)
       worth_{options_.always_on || options_.lockstep,
              options_.proposes ? later_layers(backend) : 1.0} {
     PACE_CHECK(validate(options_).ok(), "exit options that were not validated");
+    ahead_counts_ = counts_of(options_);
     const bool evaluates = options_.sends_candidates || options_.proposes;
     PACE_CHECK(!evaluates || backend_.has_head(options_.head), "an exit without its head");
     for (const HeadId id : options_.ahead) {
@@ -143,12 +159,12 @@ void ExitEvaluator::evaluate(std::span<ExitPart> parts,
 void ExitEvaluator::evaluate(std::span<AheadPart> parts) {
     for (AheadPart& part : parts) {
         std::vector<TokenId> path;  // the best of each head so far
-        for (const HeadId id : options_.ahead) {
+        for (std::size_t i = 0; i < ahead_counts_.size(); ++i) {
+            const HeadId id = options_.ahead[i];
             const auto position = static_cast<Position>(part.committed.size() + path.size());
             const HeadRow row{.hidden = {part.hidden, 0},
                               .seen = {.committed = part.committed, .path = path},
-                              .job = {&part.state->spec().sampling, position,
-                                      static_cast<int>(options_.ahead_top)}};
+                              .job = {&part.state->spec().sampling, position, ahead_counts_[i]}};
             part.levels.push_back(std::move(candidates_.find(id, {&row, 1}).front()));
             if (part.levels.back().empty()) break;
             path.push_back(part.levels.back().front().token);
@@ -240,22 +256,62 @@ std::optional<msg::Proposal> ExitEvaluator::early(const ExitPart& part) const {
 std::optional<msg::Proposal> ExitEvaluator::ahead(const AheadPart& part) const {
     if (part.state->text().size() != part.committed.size()) return std::nullopt;
     msg::Proposal proposal = proposal_of(*part.state);
+    for (const AheadToken& token : tokens_of(part)) {
+        (void)add(proposal, {.token = token.candidate.token,
+                             .parent = token.parent,
+                             .origin = msg::Origin::Heads,
+                             .log_prob = token.candidate.log_prob});
+    }
+    if (proposal.count == 0) return std::nullopt;
+    return proposal;
+}
+
+/// Parents before their children, as far as a proposal takes them.
+std::vector<ExitEvaluator::AheadToken> ExitEvaluator::tokens_of(const AheadPart& part) const {
+    return options_.ahead_tree.empty() ? product_of(part) : fixed_tree_of(part);
+}
+
+/// All tokens of a level below each of the level before it.
+std::vector<ExitEvaluator::AheadToken> ExitEvaluator::product_of(const AheadPart& part) {
+    std::vector<AheadToken> tokens;
     std::vector<std::int16_t> parents{msg::kBelowRoot};
     for (const std::vector<Candidate>& level : part.levels) {
         std::vector<std::int16_t> next;
         for (const std::int16_t parent : parents) {
             for (const Candidate& candidate : level) {
-                const auto at = add(proposal, {.token = candidate.token,
-                                               .parent = parent,
-                                               .origin = msg::Origin::Heads,
-                                               .log_prob = candidate.log_prob});
-                if (at) next.push_back(*at);
+                if (tokens.size() == kProposalNodesMax) return tokens;
+                next.push_back(static_cast<std::int16_t>(tokens.size()));
+                tokens.push_back({parent, candidate});
             }
         }
         parents = std::move(next);
     }
-    if (proposal.count == 0) return std::nullopt;
-    return proposal;
+    return tokens;
+}
+
+/// Nodes of ranks that a head has no token for are left out, with those below them.
+std::vector<ExitEvaluator::AheadToken> ExitEvaluator::fixed_tree_of(const AheadPart& part) const {
+    struct Place {
+        std::int16_t at = msg::kBelowRoot;  // in `tokens`
+        std::size_t depth = 0;
+        bool there = false;
+    };
+    std::vector<AheadToken> tokens;
+    std::vector<Place> places;  // of the tree's nodes
+    for (const AheadNode& node : options_.ahead_tree) {
+        const Place root{.there = true};
+        const Place& parent =
+            node.parent < 0 ? root : places[static_cast<std::size_t>(node.parent)];
+        Place place{.depth = parent.depth + 1};
+        place.there = parent.there && parent.depth < part.levels.size() &&
+                      node.rank < part.levels[parent.depth].size();
+        if (place.there) {
+            place.at = static_cast<std::int16_t>(tokens.size());
+            tokens.push_back({parent.at, part.levels[parent.depth][node.rank]});
+        }
+        places.push_back(place);
+    }
+    return tokens;
 }
 
 // ---- Comparison with the text
@@ -278,17 +334,38 @@ void ExitEvaluator::remember(const ExitPart& part) {
     book_.add(std::move(said));
 }
 
+/// In a fixed tree each node has children of its own, so a place knows the path before it.
 void ExitEvaluator::remember(const AheadPart& part) {
+    const bool fixed = !options_.ahead_tree.empty();
     ExitCandidates said{
-        .request = part.state->request(), .attempt = part.state->attempt(), .chained = true};
-    auto at = static_cast<Position>(part.committed.size());
-    std::size_t width = 1;
-    for (const std::vector<Candidate>& level : part.levels) {
-        ExitCandidates::Place place{.at = at++};
-        for (const Candidate& best : level) place.tokens.push_back(best.token);
-        width *= level.size();
-        rows_caused_ += width;
-        said.places.push_back(std::move(place));
+        .request = part.state->request(), .attempt = part.state->attempt(), .chained = !fixed};
+    const auto begin = static_cast<Position>(part.committed.size());
+    if (fixed) {
+        const std::vector<AheadToken> tokens = tokens_of(part);
+        std::map<std::int16_t, ExitCandidates::Place> places;  // by parent
+        std::vector<std::vector<TokenId>> paths;
+        for (const AheadToken& token : tokens) {
+            std::vector<TokenId> path;
+            if (token.parent >= 0) path = paths[static_cast<std::size_t>(token.parent)];
+            ExitCandidates::Place& place = places[token.parent];
+            place.at = begin + static_cast<Position>(path.size());
+            place.path = path;
+            place.tokens.push_back(token.candidate.token);
+            path.push_back(token.candidate.token);
+            paths.push_back(std::move(path));
+        }
+        for (auto& [parent, place] : places) said.places.push_back(std::move(place));
+        rows_caused_ += std::min(tokens.size(), worth_.rows_max());
+    } else {
+        Position at = begin;
+        std::size_t width = 1;
+        for (const std::vector<Candidate>& level : part.levels) {
+            ExitCandidates::Place place{.at = at++};
+            for (const Candidate& best : level) place.tokens.push_back(best.token);
+            width *= level.size();
+            rows_caused_ += width;
+            said.places.push_back(std::move(place));
+        }
     }
     book_.add(std::move(said));
 }

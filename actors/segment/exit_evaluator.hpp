@@ -107,11 +107,21 @@ public:
     [[nodiscard]] std::optional<msg::Proposal> ahead(const AheadPart& part) const;
 
 private:
+    /// A node of the tree of heads that look ahead.
+    struct AheadToken {
+        std::int16_t parent = msg::kBelowRoot;  // its place in the list
+        Candidate candidate = {};
+    };
+
+    [[nodiscard]] std::vector<AheadToken> tokens_of(const AheadPart& part) const;
+    [[nodiscard]] static std::vector<AheadToken> product_of(const AheadPart& part);
+    [[nodiscard]] std::vector<AheadToken> fixed_tree_of(const AheadPart& part) const;
     [[nodiscard]] bool starts_early(const ExitPart& part, const ExitRow& row) const;
     [[nodiscard]] std::vector<Candidate> news(const TokenTree& tree, const ExitRow& row) const;
 
     Backend& backend_;
     ExitOptions options_;
+    std::vector<int> ahead_counts_ = {};  // tokens of each head that looks ahead
     HeadCandidates candidates_;
     RowMemory adapted_;  // [rows, dim]: what the adapter made of the hidden states
     ExitWorth worth_;    // this one and the next two are the loop's

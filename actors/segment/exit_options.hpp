@@ -10,7 +10,8 @@
 //              the next segment's process, or wait there (`defers`) until a row below the gate
 //              arrives
 //   ahead      at the last segment: heads that look two, three ... tokens on (AdaDecode,
-//              appendix E) propose after each verdict
+//              appendix E) propose after each verdict: `ahead_top` children per node, or the tree
+//              of `ahead_tree` (Medusa)
 //
 // With a head of HeadId::Adapter every row that passes goes through the backend's adapter, prefill
 // too, so that it has the keys of the whole text.
@@ -24,6 +25,7 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
+#include "model/ahead_heads.hpp"
 #include "model/backend.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -42,9 +44,10 @@ struct ExitOptions {
     float gate = 0.75F;  // log_prob of the head's first choice must be above log(gate); 0: always
     std::uint32_t early_max = 5;  // rows without a verdict that an early token may stand after
     bool defers = false;
-    Micros defer_limit{200'000};     // rows that wait for longer than this run anyway
-    std::vector<HeadId> ahead = {};  // of the last segment, for positions + 2, + 3, ...
-    std::uint32_t ahead_top = 1;     // children per node of their tree
+    Micros defer_limit{200'000};             // rows that wait for longer than this run anyway
+    std::vector<HeadId> ahead = {};          // of the last segment, for positions + 2, + 3, ...
+    std::uint32_t ahead_top = 1;             // children per node of their tree
+    std::vector<AheadNode> ahead_tree = {};  // parents before children; empty: by ahead_top
     bool always_on = false;  // also when it costs more than it gains (account/exit_worth.hpp); in
                              // lockstep it always is
 };

@@ -1,6 +1,8 @@
 // RunJob: the job of a run: its layers, and what the roles of the segment compute with them.
 //
 //     hidden states in -> layers (and the target's tokens) -> hidden states out -> verdicts -> exit
+//                           `-- of a segment whose self-draft has an adapter: first as far as its
+//                               exit, then the adapter, then the layers that are left
 //
 // It names everything that the job touches beside the text and the slot table of its requests, of
 // which it reads the parts that no longer change. All of it is the job's from its submission to its
@@ -11,20 +13,28 @@
 #include "actors/segment/early_verify.hpp"
 #include "actors/segment/layer_job.hpp"
 #include "actors/segment/verify_job.hpp"
+#include "actors/self_draft/exit_adapter.hpp"
 #include "runtime/loop/actor.hpp"
 
 namespace paceline {
 
 struct RunJob {
     LayerJob& layers;
-    VerifyJob* verify = nullptr;   // of the last segment
-    ExitInside* inside = nullptr;  // of an exit that evaluates rows inside the run
-    bool exit_reads = false;       // the hidden states are read by an exit, in the job or after it
+    VerifyJob* verify = nullptr;     // of the last segment
+    ExitInside* inside = nullptr;    // of an exit that evaluates rows inside the run
+    bool states_read = false;        // the hidden states are read by a role, in the job or after it
+    ExitAdapter* adapter = nullptr;  // of a target that drafts for itself
 
     [[nodiscard]] JobOutcome run() const {
         layers.gather_inputs();
-        const RunOutcome outcome =
-            verify != nullptr ? verify->run_layers(layers, exit_reads) : layers.run_layers();
+        RunOutcome outcome = RunOutcome::Done;
+        if (adapter != nullptr)
+            outcome = adapter->run_to_exit(layers.rows, layers.hidden, &layers.cancel);
+        if (outcome == RunOutcome::Done) {
+            outcome =
+                verify != nullptr ? verify->run_layers(layers, states_read) : layers.run_layers();
+        }
+        if (adapter != nullptr) adapter->end_run(layers.rows);
         if (outcome == RunOutcome::Cancelled) return JobOutcome::Cancelled;
         layers.scatter_outputs();
         if (verify != nullptr) verify->verify();

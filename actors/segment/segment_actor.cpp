@@ -63,6 +63,7 @@ void SegmentActor::handle(StageId from, std::uint16_t kind, std::span<const std:
 
 void SegmentActor::on_room(StageId /*to*/) {
     if (roles_.tap) roles_.tap->flush();
+    if (roles_.features) roles_.features->flush();
     host_.report(runner_.advance());
 }
 
@@ -72,6 +73,7 @@ void SegmentActor::on_peer(StageId peer, PeerChange change) {
         host_.inbox.attempts.forget(peer);
     }
     if (roles_.tap && peer == plan_.tap->draft) roles_.tap->forget();
+    if (roles_.features && peer == plan_.features->draft) roles_.features->forget();
     if (roles_.dispatcher) roles_.dispatcher->peer_changed(peer, change);
     if (roles_.early_verify && peer == plan_.first_segment) roles_.early_verify->forget_price();
     const std::vector<StageId>& speculative = plan_.speculative;
@@ -238,7 +240,7 @@ void SegmentActor::show_gauges() {
     host_.context->set(gauges::kRequests, host_.requests.running());
     host_.context->set(gauges::kQueueDepth, intake_.size());
     if (scheduler() == nullptr) return;
-    host_.context->set(gauges::kKvPages, static_cast<std::uint64_t>(scheduler()->pages_in_use()));
+    host_.context->set(gauges::kKvPages, static_cast<std::uint64_t>(scheduler()->pages().in_use()));
 }
 
 }  // namespace paceline

@@ -8,7 +8,8 @@
 #include "actors/decoding/retained_states.hpp"
 #include "actors/segment/batch_scheduler.hpp"
 #include "actors/segment/exit_options.hpp"
-#include "actors/segment/residual_tap.hpp"
+#include "actors/segment/states/feature_sender.hpp"
+#include "actors/segment/states/residual_tap.hpp"
 #include "actors/segment/verifier.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 
@@ -26,6 +27,7 @@ struct SegmentPlan {
     VerifyOptions verify;             // read by the last segment
     std::optional<ExitOptions> exit;  // present: EarlyVerify is attached
     std::optional<TapOptions> tap;    // present: ResidualTap is attached
+    std::optional<FeatureOptions> features;      // of the last segment: FeatureSender is attached
     std::optional<SelfDraftOptions> self_draft;  // of the first segment: SelfDraft is attached
     bool free_candidates = false;                // no model and no exit proposes, a lookup at most
     std::int32_t retained_slots = 0;         // present: RetainedStates of so many slots is attached

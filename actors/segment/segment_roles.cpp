@@ -47,6 +47,11 @@ SegmentRoles::SegmentRoles(const SegmentPlan& plan, SegmentHost& host, Backend& 
         tap.emplace(host, backend, *plan.tap);
         host.inbox.attach(*tap);
     }
+    if (plan.features) {
+        PACE_CHECK(final_verify.has_value(), "features are the last segment's");
+        features.emplace(host, backend, *plan.features);
+        host.inbox.attach(*features);
+    }
     if (plan.self_draft) {
         PACE_CHECK(dispatcher.has_value(), "a segment drafts that is not the first one");
         self_draft.emplace(
@@ -99,6 +104,7 @@ Status SegmentRoles::prepare(SegmentRun& run) {
         self_draft->prepare(batch);
     }
     if (tap) tap->prepare(run);
+    if (features) features->prepare(run);
     return {};
 }
 

@@ -5,6 +5,7 @@
 //     early_verify  a segment with an exit: proposals ahead of the verdict
 //     final_verify  the last segment (no segment after it): the verdicts
 //     tap           a segment beside a draft that chooses its layers by the residuals
+//     features      a last segment beside an EAGLE draft: the states that it reads
 //     self_draft    a first segment that drafts for itself: jobs between the runs
 //
 // Owns the roles; the plan decides at construction which of them there are. Threads: the actor's
@@ -18,10 +19,11 @@
 #include "actors/segment/dispatcher.hpp"
 #include "actors/segment/early_verify.hpp"
 #include "actors/segment/final_verify.hpp"
-#include "actors/segment/residual_tap.hpp"
 #include "actors/segment/segment_host.hpp"
 #include "actors/segment/segment_plan.hpp"
 #include "actors/segment/segment_run.hpp"
+#include "actors/segment/states/feature_sender.hpp"
+#include "actors/segment/states/residual_tap.hpp"
 #include "actors/self_draft/self_draft.hpp"
 
 namespace paceline {
@@ -46,6 +48,12 @@ struct SegmentRoles {
     [[nodiscard]] bool busy() const;
     /// Whether an exit reads the run's hidden states.
     [[nodiscard]] bool exit_reads_run() const { return early_verify && early_verify->reads_run(); }
+    /// The adapter that a run's rows go through at the exit of a self-draft; nullptr: none.
+    [[nodiscard]] ExitAdapter* exit_adapter() {
+        return self_draft ? self_draft->adapter() : nullptr;
+    }
+    /// Whether its hidden states are read after its layers.
+    [[nodiscard]] bool reads_run() const { return features || exit_reads_run(); }
     /// Rows of the run whose head is computed in its job.
     [[nodiscard]] std::uint32_t heads_of_run() const;
 
@@ -53,6 +61,7 @@ struct SegmentRoles {
     std::optional<EarlyVerify> early_verify;
     std::optional<FinalVerify> final_verify;
     std::optional<ResidualTap> tap;
+    std::optional<FeatureSender> features;
     std::optional<SelfDraft> self_draft;
     std::optional<RetainedStates> retained;
 };

@@ -180,7 +180,7 @@ void SegmentRun::build_rows(std::vector<Row>& built, std::vector<KvSlot>& paths)
 }
 
 void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
-    if (parts.size() == 1) {
+    if (parts.size() == 1 && may_be_cut()) {
         const RequestState& state = *parts.front().state;
         job.cancel.watch(context.cancel_word(state.request()),
                          CancelBoard::mark_of(state.request(), state.attempt()));
@@ -191,7 +191,7 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
             {.request = state.request(),
              .attempt = state.attempt(),
              .watermark = verdicts_are_sent ? context.watermark_cell(state.request()) : nullptr,
-             .word = context.cancel_word(state.request())});
+             .word = part.again() ? nullptr : context.cancel_word(state.request())});
         const auto own = rows_of(part);
         for (std::size_t i = 0; i < own.size(); ++i) {
             WatermarkWatch::WatchedRow watched{.part = place};
@@ -211,6 +211,11 @@ void SegmentRun::watch(StageContext& context, bool verdicts_are_sent) {
         }
     }
     job.cancel.watch_rows(&job.watermarks);
+}
+
+bool SegmentRun::may_be_cut() const {
+    return std::none_of(parts.begin(), parts.end(),
+                        [](const RunPart& part) { return part.again(); });
 }
 
 bool SegmentRun::stale(const SegmentRequests& requests) const {

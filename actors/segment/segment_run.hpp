@@ -37,6 +37,10 @@ struct RunPart {
     std::span<const TokenId> committed;  // the text when the run started
 
     [[nodiscard]] bool prefill() const { return part.kind == msg::BatchKind::Prefill; }
+    /// It computes cached blocks again. It runs to its end even if its attempt is cancelled:
+    /// another request that shares them may have completed them meanwhile, and a row that is cut
+    /// leaves its slot undefined.
+    [[nodiscard]] bool again() const { return part.last.value != 0; }
 };
 
 /// What was drawn after each of the `count` rows of a batch that start at `first`; empty if nothing
@@ -63,6 +67,8 @@ struct SegmentRun {
     /// `verdicts_are_sent`: another segment verifies, and publishes the committed tokens.
     void watch(StageContext& context, bool verdicts_are_sent);
 
+    /// Whether the job may be stopped in the middle.
+    [[nodiscard]] bool may_be_cut() const;
     /// Whether all rows of the run are stale.
     [[nodiscard]] bool stale(const SegmentRequests& requests) const;
     /// The job has ended: leaves out the rows that are stale by now. `whole_parts`: a part that

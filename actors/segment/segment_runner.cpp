@@ -32,7 +32,7 @@ void SegmentRunner::cancel_if_stale() {
 }
 
 void SegmentRunner::cancel() {
-    if (running_) running_->job.cancel.cancel();
+    if (running_ && running_->may_be_cut()) running_->job.cancel.cancel();
 }
 
 void SegmentRunner::forget_tensors() {
@@ -127,10 +127,10 @@ Status SegmentRunner::start(std::span<const WaitingPart> parts) {
 }
 
 /// Whether the layers of a device work in memory of their own: they write to the host, and rows
-/// come from the device, or an exit reads them there.
+/// come from the device, or an exit or an adapter reads them there.
 bool SegmentRunner::uses_scratch_rows(const LayerJob& job) const {
     if (backend_.memory_place() == MemoryPlace::Host || job.out.on_device()) return false;
-    return job.reads_device() || roles_.exit_reads_run();
+    return job.reads_device() || roles_.exit_reads_run() || roles_.exit_adapter() != nullptr;
 }
 
 void SegmentRunner::record(const SegmentRun& run) {
@@ -161,7 +161,8 @@ void SegmentRunner::submit(const RunPtr& run) {
                      .inside = roles_.early_verify && roles_.early_verify->defers()
                                    ? &roles_.early_verify->inside()
                                    : nullptr,
-                     .exit_reads = roles_.exit_reads_run()};
+                     .states_read = roles_.reads_run(),
+                     .adapter = roles_.exit_adapter()};
     host_.context->submit(
         label, [run, job] { return job.run(); },
         [this, run](JobOutcome outcome) { finish(run, outcome); });
@@ -200,6 +201,7 @@ Status SegmentRunner::continue_run(const RunPtr& run) {
 
 Status SegmentRunner::announce(const SegmentRun& run) {
     roles_.final_verify->send_scores(run);
+    if (roles_.features) roles_.features->send_prompts(run);
     for (const VerifyPart& verified : roles_.final_verify->job().parts) {
         const auto part = std::find_if(
             run.parts.begin(), run.parts.end(),
@@ -207,6 +209,7 @@ Status SegmentRunner::announce(const SegmentRun& run) {
         if (part == run.parts.end()) continue;  // stopped while it was verified
         if (roles_.self_draft)
             roles_.self_draft->verified(verified.state, verified.rows, verified.result);
+        if (roles_.features) roles_.features->send_accepted(verified, *part);
         const msg::Verdict verdict = roles_.final_verify->announce(verified, *part, run.cost);
         if (Status applied = results_.apply(*part->state, verdict); !applied) return applied;
         if (!roles_.early_verify || part->state->over()) continue;

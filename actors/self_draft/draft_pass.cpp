@@ -78,6 +78,10 @@ RunOutcome DraftPass::run() {
             return RunOutcome::Cancelled;
         keep_start();
     }
+    if (tools_.adapter &&
+        tools_.adapter->run(rows_, tools_.backend.rows_of(tools_.hidden, rows_.size()), &cancel_) ==
+            RunOutcome::Cancelled)
+        return RunOutcome::Cancelled;
     if (path_->last > path_->start) {
         for (Row& row : rows_) {
             row.first = path_->start;
@@ -93,6 +97,7 @@ RunOutcome DraftPass::run() {
 /// Whether the device can draw all candidates where it computes the rows: one wait less.
 bool DraftPass::drawn_with_layers() const {
     const DeviceSampler* device = tools_.backend.device_sampler();
+    if (tools_.adapter) return false;  // it comes in between
     return device != nullptr && candidates_wanted() <= device->candidates_max() &&
            std::all_of(members_.begin(), members_.end(), [&](const Member& member) {
                return device->draws(member.chain->state->spec().sampling);
@@ -129,11 +134,16 @@ void DraftPass::keep_start() {
     }
 }
 
+/// What the head reads: states after the last sub-layer, or what the adapter made of them.
+ConstHiddenRows DraftPass::head_rows() const {
+    return tools_.adapter ? tools_.adapter->out() : ConstHiddenRows{tools_.hidden.rows};
+}
+
 void DraftPass::find_candidates() {
     std::vector<HeadRow> rows;
     for (std::size_t i = 0; i < rows_.size(); ++i) {
         const Member& member = members_[i];
-        rows.push_back({.hidden = {tools_.hidden.rows, i},
+        rows.push_back({.hidden = {head_rows(), i},
                         .seen = {.committed = member.committed, .path = member.path},
                         .job = job_of(i)});
     }

@@ -19,6 +19,7 @@
 
 #include "actors/decoding/head_candidates.hpp"
 #include "actors/self_draft/draft_chain.hpp"
+#include "actors/self_draft/exit_adapter.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
 #include "model/backend.hpp"
 #include "model/rows.hpp"
@@ -29,12 +30,15 @@ namespace paceline {
 /// What all passes of a segment are computed with. One job at a time.
 struct DraftPassTools {
     DraftPassTools(Backend& with, SelfDraftOptions how)
-        : backend{with}, options{std::move(how)}, candidates{with} {}
+        : backend{with}, options{std::move(how)}, candidates{with} {
+        if (options.adapter) adapter.emplace(with, options.exit);
+    }
 
     Backend& backend;
     const SelfDraftOptions options;
     HeadCandidates candidates;
-    RowMemory hidden = {};  // [chains of a pass, dim]
+    RowMemory hidden = {};                    // [chains of a pass, dim]
+    std::optional<ExitAdapter> adapter = {};  // of an exit that has one
 };
 
 class DraftPass {
@@ -80,6 +84,7 @@ private:
     [[nodiscard]] DrawJob job_of(std::size_t member) const;
     [[nodiscard]] int candidates_wanted() const;
     void keep_start();
+    [[nodiscard]] ConstHiddenRows head_rows() const;
     void find_candidates();
     void find_scores();
 

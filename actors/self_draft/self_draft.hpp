@@ -14,7 +14,9 @@
 //     verify row   not run again   run, over what the draft wrote  run
 //
 // So what the draft writes before `start` is what the target would write, bit for bit (backends are
-// row-invariant), and everything else is written again before it is read.
+// row-invariant), and everything else is written again before it is read. Between the exit's layers
+// and its head there may be an adapter with keys of its own (exit_adapter.hpp); it sees every row
+// that comes through the exit, in a pass or in a batch.
 //
 // After a verdict the time that the round took decides whether the next one is drafted
 // (gain_turns.hpp), and the skip set may be changed (skip_optimiser.hpp).
@@ -78,6 +80,8 @@ public:
     [[nodiscard]] std::shared_ptr<RowMemory> begun_rows(const RequestState& state) const;
     /// The batch's rows are built: those of a tapped chain begin anew and keep their residuals.
     void prepare(std::span<const SelfDraftRows> batch);
+    /// Gives the exit's adapter the rows of a run, in its job; nullptr: there is none.
+    [[nodiscard]] ExitAdapter* adapter() { return tools_.adapter ? &*tools_.adapter : nullptr; }
     /// The batch has run. `verifies`: it was not prefill alone.
     void ran(bool verifies, Micros took);
     /// Rows of the batch were verified, before their verdict is followed.

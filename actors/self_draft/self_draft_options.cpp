@@ -55,6 +55,12 @@ Status validate(const SelfDraftOptions& options, int layers) {
                                  "early or skips sub-layers",
                                  options.exit, options.skip.count())};
     }
+    if (options.adapter && (!options.early_exit() || options.head != HeadId::Adapter)) {
+        return Error{Errc::BadArgument,
+                     fmt::format("self_draft: adapter = true with exit = {} and head {}: an "
+                                 "adapter is that of an exit, and its head is the adapter's",
+                                 options.exit, static_cast<int>(options.head))};
+    }
     if (options.choice != SkipChoice::Programme) return {};
     const int free = layers - options.programme_keep_first - options.programme_keep_last;
     status = check_range("keep_first", options.programme_keep_first, 1, layers);

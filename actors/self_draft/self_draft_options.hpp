@@ -3,6 +3,7 @@
 //                      runs for a drafted token      stops                  skip set
 //     LayerSkip        the first `exit` layers       after gamma tokens     -
 //     AdaSPEED         the first `exit` layers       product, probe         -
+//     Kangaroo         the same, and an adapter      probability            -
 //     Draft & Verify   all but a set of sub-layers   probability, adapted   fixed
 //     SWIFT            all but a set of sub-layers   probability            searched while decoding
 //     CLaSp            all but a set of layers       probability            by a dynamic programme
@@ -48,7 +49,8 @@ struct SelfDraftOptions {
     // What is run.
     int exit = 0;  // layers of an early exit; 0: all layers but those of the skip set
     HeadId head = HeadId::Final;
-    SkipSet skip = {};  // to begin with
+    bool adapter = false;  // of the exit, before `head`, which is HeadId::Adapter
+    SkipSet skip = {};     // to begin with
 
     // When a chain ends. The token after which it ends is verified too.
     std::int32_t gamma = 8;         // tokens, at most

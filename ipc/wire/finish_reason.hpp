@@ -17,15 +17,22 @@ enum class FinishReason : std::uint32_t {
     EndToken,
     MaxTokens,
     ContextFull,
-    Failed,  // no token can be drawn
+    Failed,         // no token can be drawn
+    GrammarFailed,  // the answer's grammar cannot be loaded, or cannot follow the answer
     StopString,
     Interrupted,  // stopped from outside, or given up
 };
 
+/// What GrammarFailed means to a user.
+inline constexpr const char* kGrammarFailed =
+    "the process of the last layers cannot load the grammar or follow the answer with it; it was "
+    "compiled for another vocabulary or by another version of the library, or that process is of "
+    "a build without grammars. Restart all processes of one build, without cached grammars";
+
 /// As --stats prints it.
 [[nodiscard]] constexpr const char* name_of(FinishReason reason) {
-    constexpr std::array kNames{"none",   "end_token",   "max_tokens", "context_full",
-                                "failed", "stop_string", "interrupted"};
+    constexpr std::array kNames{"none",   "end_token",      "max_tokens",  "context_full",
+                                "failed", "grammar_failed", "stop_string", "interrupted"};
     const auto at = static_cast<std::size_t>(reason);
     return at < kNames.size() ? kNames[at] : "unknown";
 }

@@ -42,7 +42,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 17;
+inline constexpr std::uint32_t kWireVersion = 18;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -218,7 +218,7 @@ struct Batch {
     std::vector<TokenWeight> drawn_tokens = {};
 };
 
-enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap };
+enum class TensorRole : std::uint32_t { Hidden, Keys, Values, Tap, Features };
 enum class TensorType : std::uint32_t { F32, Bf16, F16, I8 };
 
 /// stage -> stage: a tensor [rows, row_elements] is in the pool beside this channel. The receiver

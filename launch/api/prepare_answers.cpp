@@ -13,6 +13,7 @@
 #include "launch/api/messages/messages_request.hpp"
 #include "launch/api/native_request.hpp"
 #include "launch/api/responses/responses_request.hpp"
+#include "launch/api/tools/parameter_texts.hpp"
 #include "launch/api/tools/tool_grammar.hpp"
 #include "launch/api/tools/tools_as_text.hpp"
 #include "launch/base/json_text.hpp"
@@ -152,7 +153,10 @@ ReplyFormat reply_format(const ChatRequest& chat,
     if (chat.tools.none()) return reply;
     reply.tools = model.forms.tools;
     reply.one_call = !chat.tools.parallel;
-    for (const ToolFunction& function : chat.tools.functions) reply.names.push_back(function.name);
+    for (const ToolFunction& function : chat.tools.functions) {
+        reply.names.push_back(function.name);
+        if (reply.tools == ToolFormat::Xml) reply.parameters.push_back(parameter_texts(function));
+    }
     return reply;
 }
 
@@ -174,7 +178,7 @@ GrammarRequest with_tools(GrammarRequest asked,
     const bool must_call = !tools.none() && tools.choice == ToolChoice::Required;
     if (!asked.spec.any() && !must_call && !has_grammars()) return asked;
     if (!asked.spec.any() || must_call) asked.field = must_call ? "tool_choice" : "tools";
-    asked.spec = answer_grammar(reply, tools, asked.spec, model.forms.opens_by_control);
+    asked.spec = answer_grammar(reply, tools, asked.spec, model.forms.text_by_control);
     return asked;
 }
 
@@ -281,7 +285,7 @@ ApiResult<PreparedAnswers> prepare_chat_body(const json& body, const ServedModel
     if (const auto error = too_long("messages", prompt.size(), model)) return *error;
     GrammarSpec looser;
     if (language.field == "tools")
-        looser = looser_tool_grammar(reply, chat.value().tools, model.forms.opens_by_control);
+        looser = looser_tool_grammar(reply, chat.value().tools, model.forms.text_by_control);
     PreparedAnswers prepared = prepared_of(std::move(fields.value()), {std::move(prompt)}, model,
                                            std::move(language), std::move(reply));
     prepared.looser_grammar = std::move(looser);

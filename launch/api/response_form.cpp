@@ -12,10 +12,18 @@ void ResponseForm::check_end(const AnswerPiece& piece) {
         return;
     }
     if (finish_reason(piece.stats.finish) != nullptr) return;
-    const bool failed = piece.stats.finish == FinishReason::Failed;
-    status_ = Error{
-        failed ? Errc::BadFile : Errc::Cancelled,
-        failed ? "no token can be drawn: no logit is a finite number" : "the answer was cancelled"};
+    switch (piece.stats.finish) {
+        case FinishReason::GrammarFailed:
+            status_ = Error{Errc::BadFile, kGrammarFailed};
+            return;
+        case FinishReason::Failed:
+            status_ = Error{Errc::BadFile,
+                            "no token can be drawn: no logit is a finite number, or the grammar of "
+                            "the answer allows no token of the vocabulary"};
+            return;
+        default:
+            status_ = Error{Errc::Cancelled, "the answer was cancelled"};
+    }
 }
 
 std::string ResponseForm::failure(const ApiError& error) {

@@ -46,18 +46,22 @@ Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
     return text;
 }
 
+Result<std::string> read_file_or_stdin(const std::string& path, std::size_t bytes_max) {
+    return path == "-" ? read_all(stdin, "standard input", bytes_max) : read_file(path, bytes_max);
+}
+
 Result<std::string> read_text(const TextSource& source, const Environment& environment) {
     if (source.text && !source.file.empty()) {
         return Error{Errc::BadArgument,
                      "the text is given twice, on the command line and with -f " + source.file};
     }
     if (source.text) return *source.text;
-    if (!source.file.empty() && source.file != "-") return read_file(source.file, kTextBytesMax);
-    if (source.file.empty() && environment.stdin_is_terminal) {
+    if (!source.file.empty()) return read_file_or_stdin(source.file, kTextBytesMax);
+    if (environment.stdin_is_terminal) {
         return Error{Errc::BadArgument,
                      "no text: give it on the command line, with -f FILE or on standard input"};
     }
-    return read_all(stdin, "standard input", kTextBytesMax);
+    return read_file_or_stdin("-", kTextBytesMax);
 }
 
 }  // namespace paceline

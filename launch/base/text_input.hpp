@@ -20,7 +20,7 @@ struct TextSource {
 
 /// Of a prompt or of a message of a chat: four bytes for each token of the longest context (-c).
 inline constexpr std::size_t kTextBytesMax = 64U << 20U;
-/// Of a file of prompts or of a cost table.
+/// Of a file of prompts, of a cost table or of a datastore's texts.
 inline constexpr std::size_t kRecordBytesMax = 256U << 20U;
 
 /// The text. Standard input is read when neither text nor file is given and it is no terminal.
@@ -31,5 +31,8 @@ inline constexpr std::size_t kRecordBytesMax = 256U << 20U;
 
 /// The text of `path`. Errors: BadFile with the reason: it is longer than `bytes_max`, or UTF-16.
 [[nodiscard]] Result<std::string> read_file(const std::string& path, std::size_t bytes_max);
+/// The same; "-" is standard input.
+[[nodiscard]] Result<std::string> read_file_or_stdin(const std::string& path,
+                                                     std::size_t bytes_max);
 
 }  // namespace paceline

@@ -132,6 +132,7 @@ nlohmann::json to_json(const CheckResult& result, const CheckTask& task) {
             {"stalls", result.stalls},
             {"replays", replays_of(result)},
             {"preemptions", preemptions_of(result)},
+            {"features_dropped", result.stats.counter(counters::kFeaturesDropped)},
             {"prefill_rows", result.stats.counter(counters::kPrefillRows)},
             {"cached_rows", result.stats.counter(counters::kCachedRows)},
             {"prefixes_broken", result.stats.counter(counters::kPrefixesBroken)},

@@ -2,6 +2,7 @@
 
 #include "launch/base/device.hpp"
 #include "launch/config/method_list.hpp"
+#include "launch/plan/account_gain.hpp"
 #include "launch/plan/method_trial.hpp"
 
 namespace paceline {
@@ -27,10 +28,8 @@ void AutoMethod::learn(const RunOptions& options,
                        const std::optional<PipelineConfig>& written) {
     const bool named = options.config_file.empty() && !options.wants_gpus();
     const auto tokens = static_cast<std::int64_t>(run.answer.generated_tokens);
-    // What the account measured in between is plain decoding's speed only where the target is in
-    // one process, as plain decoding is.
-    const bool comparable = pipeline && pipeline->speculation_gain > 0.0 && written &&
-                            written->segments() == 1 && written->draft.has_value();
+    const bool comparable =
+        pipeline && pipeline->speculation_gain > 0.0 && written && account_sees_plain(*written);
     if (!named || !comparable || tokens < MethodRecord::kTokensMin) return;
     history_.add(options.method, {.gain = pipeline->speculation_gain,
                                   .acceptance = draft_acceptance(*written, pipeline->verdicts),

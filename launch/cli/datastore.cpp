@@ -1,12 +1,11 @@
 #include "launch/cli/datastore.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <divsufsort.h>
 #include <fmt/core.h>
 #include <limits>
 #include <span>
-#include <string_view>
+#include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 #include "launch/base/report.hpp"
 #include "launch/base/text_input.hpp"
 #include "launch/base/text_output.hpp"
+#include "launch/load/json_lines.hpp"
 #include "launch/load/model_use.hpp"
 #include "model/weights/unfinished_file.hpp"
 
@@ -28,51 +28,34 @@ constexpr std::size_t kTokensMax = std::numeric_limits<std::int32_t>::max() / kT
 
 // Of a token's bytes this is the separator's value: a vocabulary must end before it.
 constexpr std::size_t kVocabularyEnd = (1U << (8 * kTokenBytes)) - 1;
-constexpr int kNestingMax = 64;  // of arrays and objects in a line of JSON
 
 using Json = nlohmann::ordered_json;  // a question stands before its answer as it did in the line
 
 /// The strings of a JSON value, one after the other: of {"text": ...}, {"messages": [{"role": ...,
-/// "content": ...}]} or anything else; roles are no text. False: it is nested deeper than `levels`.
-bool add_strings(const Json& value, int levels, std::string& text) {
+/// "content": ...}]} or anything else; roles are no text.
+void add_strings(const Json& value, std::string& text) {
     if (value.is_string()) {
         if (!text.empty()) text += '\n';
         text += value.get_ref<const std::string&>();
-        return true;
     }
-    if (!value.is_structured()) return true;
-    if (levels == 0) return false;
-    if (value.is_array()) {
-        return std::all_of(value.begin(), value.end(),
-                           [&](const Json& each) { return add_strings(each, levels - 1, text); });
-    }
+    if (!value.is_structured()) return;
     for (const auto& [key, each] : value.items()) {
-        if (key == "role" || key == "id") continue;
-        if (!add_strings(each, levels - 1, text)) return false;
+        const bool named = value.is_object() && (key == "role" || key == "id");
+        if (!named) add_strings(each, text);
     }
-    return true;
 }
 
 /// One text, or of JSON lines one of each.
-Result<std::vector<std::string>> texts_of(const std::string& file, const Environment& environment) {
-    Result<std::string> read = file == "-" ? read_text({.text = {}, .file = file}, environment)
-                                           : read_file(file, kRecordBytesMax);
+Result<std::vector<std::string>> texts_of(const std::string& file) {
+    Result<std::string> read = read_file_or_stdin(file, kRecordBytesMax);
     if (!read) return read.error();
     if (!file.ends_with(".jsonl")) return std::vector{std::move(read).value()};
     std::vector<std::string> texts;
-    std::string_view left = read.value();
-    for (int line = 1; !left.empty(); ++line) {
-        const std::string_view one = left.substr(0, left.find('\n'));
-        left.remove_prefix(std::min(one.size() + 1, left.size()));
-        if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const Json value = Json::parse(one, nullptr, false);
-        if (value.is_discarded())
-            return Error{Errc::BadFile, fmt::format("{}:{}: not valid JSON", file, line)};
-        texts.emplace_back();
-        if (add_strings(value, kNestingMax, texts.back())) continue;
-        return Error{Errc::BadFile, fmt::format("{}:{}: JSON that is nested deeper than {} levels",
-                                                file, line, kNestingMax)};
-    }
+    const auto add = [&texts](const Json& value, std::size_t /*line*/) -> Status {
+        add_strings(value, texts.emplace_back());
+        return {};
+    };
+    if (Status s = read_json_lines(read.value(), file, add); !s) return s.error();
     return texts;
 }
 
@@ -103,13 +86,11 @@ struct StoreTokens {
     std::size_t texts = 0;
 };
 
-Result<StoreTokens> tokens_of(const DatastoreOptions& options,
-                              const Tokenizer& tokenizer,
-                              const Environment& environment) {
+Result<StoreTokens> tokens_of(const DatastoreOptions& options, const Tokenizer& tokenizer) {
     const SpecialTokens special = options.plain_text ? SpecialTokens::AsText : SpecialTokens::Parse;
     StoreTokens store;
     for (const std::string& name : options.files) {
-        const Result<std::vector<std::string>> texts = texts_of(name, environment);
+        const Result<std::vector<std::string>> texts = texts_of(name);
         if (!texts) return texts.error();
         for (const std::string& text : texts.value()) {
             const std::vector<TokenId> ids = tokenizer.encode(text, special);
@@ -145,7 +126,7 @@ Status write_store(const DatastoreOptions& options, const Environment& environme
     Result<UnfinishedFile> output =
         UnfinishedFile::begin(options.output, UnfinishedFile::Beside::Refuse);
     if (!output) return Error{output.error().code, "-o: " + output.error().what};
-    const Result<StoreTokens> store = tokens_of(options, tokenizer.value(), environment);
+    const Result<StoreTokens> store = tokens_of(options, tokenizer.value());
     if (!store) return store.error();
     const std::vector<TokenId>& tokens = store.value().tokens;
     const Result<std::vector<std::uint32_t>> suffixes = sorted_suffixes(tokens);

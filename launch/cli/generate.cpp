@@ -15,6 +15,7 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/base/print.hpp"
 #include "launch/base/report.hpp"
+#include "launch/cli/generate_method.hpp"
 #include "launch/cli/generate_progress.hpp"
 #include "launch/cli/generate_shards.hpp"
 #include "launch/load/gpu_check.hpp"
@@ -250,18 +251,28 @@ Status generate(const GenerateOptions& options,
     std::int64_t loops = 0;
     GenerateProgress progress{static_cast<std::int64_t>(tasks.size()),
                               environment.stderr_is_terminal};
-    if (!tasks.empty()) {
-        Result<std::unique_ptr<Backend>> backend = backend_of(options, job, tasks, environment);
+    const auto done = [&](TrainingSample answer) {
+        progress.answer_done();
+        loops += first_loop(answer.answer()).has_value() ? 1 : 0;
+        return shards.add(std::move(answer));
+    };
+    GenerateMethod method{options, job.model.file, job.params, environment};
+    const auto done_by_pipeline = [&](TrainingSample answer) {
+        progress.batch_done(static_cast<int>(answer.answer().size()),
+                            static_cast<int>(answer.tokens.size()));
+        return done(std::move(answer));
+    };
+    const Result<std::span<const AnswerTask>> rest = method.run(
+        tasks, done_by_pipeline, [&] { progress.start(); }, cancel);
+    if (!rest) return rest.error();
+    if (!rest.value().empty()) {
+        Result<std::unique_ptr<Backend>> backend =
+            backend_of(options, job, rest.value(), environment);
         if (!backend) return backend.error();
-        progress.start();
+        if (rest.value().size() == tasks.size()) progress.start();
         AnswerBatches batches{*backend.value(), job.params};
-        const auto done = [&](TrainingSample answer) {
-            progress.answer_done();
-            loops += first_loop(answer.answer()).has_value() ? 1 : 0;
-            return shards.add(std::move(answer));
-        };
         const auto on_batch = [&](int drawn, int rows) { progress.batch_done(drawn, rows); };
-        if (Status s = batches.run(tasks, done, on_batch, cancel); !s) return s;
+        if (Status s = batches.run(rest.value(), done, on_batch, cancel); !s) return s;
     }
     print_summary(progress, job.tasks.size() - tasks.size(), loops);
     return {};
@@ -293,6 +304,10 @@ void add_what(Command& command, GenerateOptions& options) {
         .add_option("--hidden", options.hidden,
                     "keep the residual after these layers, such as 15,20,30")
         .check(whole_number_list(1));
+    command.add_option("--method", options.method,
+                       "how to decode: auto (docs/generate.md), plain (in batches, in this "
+                       "process), or one of paceline run --list-methods. The bytes are the same "
+                       "(default: $PACELINE_METHOD, else auto)");
 }
 
 }  // namespace
@@ -304,6 +319,7 @@ Command add_generate(Command& app, GenerateOptions& options) {
     add_device_option(command, options.model);
     add_exact_option(command, options.model);
     refuse_random_option(command);
+    add_parts_option(command, options.model);
     add_what(command, options);
     add_sampling_options(command, options.sampling);
     add_generation_config_option(command, options.sampling);
@@ -311,7 +327,14 @@ Command add_generate(Command& app, GenerateOptions& options) {
     return command;
 }
 
-int run_generate(const GenerateOptions& options, const Environment& environment) {
+int run_generate(const GenerateOptions& given, const Environment& environment) {
+    GenerateOptions options = given;
+    if (options.method.empty()) {
+        // The variable is of all commands: it asks for no method that cannot do what is asked here.
+        const bool named = !environment.method.empty() && !needs_plain(options);
+        options.method = named ? environment.method : kAutoMethod;
+    }
+    if (Status s = check_method(options); !s) return report(kGenerateCommand, s.error());
     Result<Job> job = job_of(options, environment);
     if (!job) return report(kGenerateCommand, job.error());
     if (const std::string warning =

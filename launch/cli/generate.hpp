@@ -20,6 +20,7 @@ struct GenerateOptions {
     int samples = 1;
     int top = 16;
     std::string hidden;  // "15,20,30"; empty: none
+    std::string method;  // auto, plain or a pipeline's; empty: not given
     int shard_size = 500;
     SamplingOptions sampling;
 };

@@ -42,6 +42,8 @@ Result<ConfigSource> extended_source(const TomlTable& table, const ConfigSource&
     if (!is_path(*name)) {
         const Method* method = find_method(*name);
         if (method != nullptr) return source_of(*method);
+        if (const std::string_view why = why_not_offered(*name); !why.empty())
+            return table.error(kExtends, std::string{why.substr(1)});
         return table.error(kExtends, "is not a method" + known_methods_text(*name) +
                                          "; a file has a dot or a slash in its name");
     }
@@ -64,6 +66,8 @@ Result<ConfigSource> file_source(const std::string& path) {
 
 Result<ConfigSource> method_source(std::string_view name) {
     if (const Method* method = find_method(name)) return source_of(*method);
+    if (const std::string_view why = why_not_offered(name); !why.empty())
+        return Error{Errc::BadArgument, "--method: '" + std::string{name} + "'" + std::string{why}};
     return Error{Errc::BadArgument, "--method: '" + std::string{name} + "' is not a method" +
                                         known_methods_text(name)};
 }

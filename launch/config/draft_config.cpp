@@ -34,6 +34,8 @@ constexpr std::array kSources{
     Source{"prompt-lookup+skip-layers", true, DraftModelKind::SkipLayers},
     Source{"trained", false, DraftModelKind::Trained},
     Source{"prompt-lookup+trained", true, DraftModelKind::Trained},
+    Source{"eagle", false, DraftModelKind::Eagle},
+    Source{"prompt-lookup+eagle", true, DraftModelKind::Eagle},
     Source{"model", false, DraftModelKind::File},
     Source{"prompt-lookup+model", true, DraftModelKind::File},
     Source{"jacobi", false, DraftModelKind::None, DraftGuess::Jacobi},
@@ -108,14 +110,14 @@ Status check_source(const TomlTable& table, const DraftConfig& draft) {
     const auto refuse = [&](const char* key, const std::string& sources) {
         return table.error(key, "is for source" + sources + ", this is " + source);
     };
-    if (draft.model != DraftModelKind::Trained && table.has("part"))
-        return refuse("part", " = \"trained\" or \"prompt-lookup+trained\"");
+    if (!draft.is_part() && table.has("part"))
+        return refuse("part", " = \"trained\" or \"eagle\", alone or with lookup");
     if (draft.model != DraftModelKind::File && table.has("model"))
         return refuse("model", " = \"model\" or \"prompt-lookup+model\"");
     if (draft.model == DraftModelKind::File && draft.model_file.empty())
         return table.error("model", "is missing: source = " + source + " needs a GGUF file");
-    const bool may_stand_in = draft.model == DraftModelKind::Trained &&
-                              draft.stand_in.model == DraftModelKind::FirstLayers;
+    const bool may_stand_in =
+        draft.is_part() && draft.stand_in.model == DraftModelKind::FirstLayers;
     if (draft.model != DraftModelKind::FirstLayers && !may_stand_in && table.has("layers"))
         return refuse("layers", " = \"first-layers\"");
     if (draft.model != DraftModelKind::SkipLayers &&
@@ -205,7 +207,7 @@ Status finish_guess(const TomlTable& table, DraftConfig& draft) {
     for (const char* key : {"adaptive", "thompson"}) {
         const bool is_set =
             key == std::string_view{"adaptive"} ? draft.growth.adaptive : draft.growth.thompson;
-        if (is_set && !draft.computes())
+        if (is_set)
             return table.error(key, "is for candidates that are right or not, this is " + source);
     }
     if (draft.guess == DraftGuess::Jacobi && draft.growth.confidence_min > 0.0F)
@@ -270,17 +272,18 @@ std::vector<Field> fields_of(DraftConfig& d) {
         {"source", source_field(d.lookup, d.model, &d.guess, kSources.size()),
          "where candidates come from: `prompt-lookup` (the text so far), the draft `trained` for "
          "the "
-         "target, the target's own `first-layers` with its head, a `model` (GGUF file), or lookup "
+         "target, an `eagle` draft over the target's hidden states, the target's own "
+         "`first-layers` with its head, a `model` (GGUF file), or lookup "
          "with one of them below it; guesses from the target's own tokens (`jacobi`, `lookahead`), "
          "or "
          "a `datastore` of other texts; `phrases` around a model (Ouroboros)"},
         {"size", word(d.size, {"small", "deep"}),
          "`trained`: `deep` is slower and better; where there is only one, that one"},
-        {"part", TextField{&d.model_file}, "`trained`: its file", "found by fingerprint"},
+        {"part", TextField{&d.model_file}, "`trained`, `eagle`: its file", "found by fingerprint"},
         {"stand_in", source_field(d.stand_in.lookup, d.stand_in.model, nullptr, kStandIns),
-         "`trained`: the model, or lookup, of a target without such a draft; `datastore` alone: "
-         "the "
-         "source without a file"},
+         "`trained`: the model, or lookup, of a target without such a draft; `eagle`: likewise, "
+         "where "
+         "it is given; `datastore` alone: the source without a file"},
         {"model", TextField{&d.model_file},
          "`model`: a GGUF file, a Hugging Face folder or OWNER/NAME, with the target's vocabulary",
          "must be given"},
@@ -334,6 +337,11 @@ std::vector<Field> fields_of(DraftConfig& d) {
          "`datastore`: tokens behind each place"},
         {"store_nodes", number(d.store.nodes, 1, kVerifyRowsMax - 1),
          "`datastore`: candidates in a round, the most frequent ones"},
+        {"grammar", word(d.grammar, {"masked+forced", "masked", "off"}),
+         "of answers with a grammar: `masked`: of lookup, guesses and datastore only candidates "
+         "that "
+         "it allows are proposed; `forced`: tokens that it forces are proposed before any "
+         "candidate; `off`: candidates as they are, for studies. The text is the same"},
         {"pace", word(g.pace, {"sequential", "ahead", "lockstep"}),
          "`sequential`: waits for the verdict; `ahead`: continues below its candidates meanwhile; "
          "`lockstep`: rounds of `gamma` steps beside one verification"},
@@ -390,6 +398,7 @@ Status check_threshold(const TomlTable& table, float confidence_min, float reach
 
 Status finish_draft(const TomlTable& table, DraftConfig& draft) {
     if (draft.model != DraftModelKind::Trained) draft.size = DraftSize::Small;
+    draft.stand_in_given = table.has("stand_in");
     if (Status s = finish_guess(table, draft); !s.ok()) return s;
     if (Status s = check_source(table, draft); !s.ok()) return s;
     if (Status s = finish_tree(table, draft); !s.ok()) return s;

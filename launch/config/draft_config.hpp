@@ -12,6 +12,7 @@
 
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/decoding/guesses/datastore.hpp"
+#include "actors/draft/grammar_source.hpp"
 #include "actors/draft/lookahead_source.hpp"
 #include "actors/draft/phrases.hpp"
 #include "ipc/base/result.hpp"
@@ -23,14 +24,14 @@ namespace paceline {
 struct Field;
 class TomlTable;
 
-enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained };
+enum class DraftModelKind : std::uint8_t { None, File, FirstLayers, SkipLayers, Trained, Eagle };
 /// A source that needs no model and no training, beside prompt lookup; or phrases around a model.
 enum class DraftGuess : std::uint8_t { None, Jacobi, Lookahead, Datastore, Phrases };
 /// Whose n-grams a pool of phrases has.
 enum class PhrasePoolOf : std::uint8_t { Request, Process };
 enum class DraftSize : std::uint8_t { Small, Deep };
 
-/// The stand-in for a trained draft.
+/// The stand-in for a trained draft. An EAGLE draft has none unless it is written.
 struct DraftStandIn {
     bool lookup = true;
     DraftModelKind model = DraftModelKind::None;
@@ -40,9 +41,10 @@ struct DraftConfig {
     bool lookup = true;  // prompt lookup, alone or before the model
     DraftGuess guess = DraftGuess::None;
     DraftModelKind model = DraftModelKind::None;
-    std::string model_file = {};  // of File; of Trained its part; as in the file
+    std::string model_file = {};  // of File; of Trained and Eagle its part; as in the file
     DraftSize size = DraftSize::Small;
     DraftStandIn stand_in = {};
+    bool stand_in_given = false;         // the file names it
     double layers = 0.2;                 // of first-layers: whole, or a part of the depth below 1
     SkipConfig skip = {.interval = 32};  // of skip-layers
     SearchConfig search = {};
@@ -53,8 +55,9 @@ struct DraftConfig {
     LookaheadOptions lookahead = {};  // of lookahead, and of the draft itself with phrases
     int phrases = 3;                  // K, below the trunk's tip
     PhrasePoolOf pool = PhrasePoolOf::Request;
-    std::string datastore = {};  // its file
-    StoreOptions store = {};     // but for min_ngram and max_ngram
+    std::string datastore = {};                     // its file
+    StoreOptions store = {};                        // but for min_ngram and max_ngram
+    GrammarUse grammar = GrammarUse::MaskedForced;  // of answers that are bound to one
     GrowthRule growth = {};
 
     /// Puts the stand-in in the place of the trained draft; guesses and datastore stay.
@@ -81,6 +84,12 @@ struct DraftConfig {
     }
     /// Whether a model runs: a device's work, unlike lookups.
     [[nodiscard]] bool computes() const { return model != DraftModelKind::None; }
+    /// Whether the model is a part that was trained for the target.
+    [[nodiscard]] bool is_part() const {
+        return model == DraftModelKind::Trained || model == DraftModelKind::Eagle;
+    }
+    /// Whether the last segment sends it the target's features.
+    [[nodiscard]] bool reads_features() const { return model == DraftModelKind::Eagle; }
     /// Whether the model is the target's own, without some of its sub-layers.
     [[nodiscard]] bool skips() const {
         return model == DraftModelKind::FirstLayers || model == DraftModelKind::SkipLayers;

@@ -42,6 +42,15 @@ std::vector<Field> fields_of(ExitConfig& e) {
          "heads of the last segment for positions + 2, + 3, ...; noise where none are trained"},
         {"ahead_top", number(o.ahead_top, 1, kExitTopMax),
          "`ahead`: children per node of its tree"},
+        {"ahead_block", word(e.ahead_block, {"transform", "residual", "random"}),
+         "`ahead`: the heads E T n (`transform`), Medusa's E (n + SiLU(W n)) (`residual`), or "
+         "noise "
+         "for tests (`random`); n is the last layer's state after the norm, E the target's head"},
+        {"ahead_tree", word(e.ahead_tree, {"product", "fixed"}),
+         "`ahead`: `ahead_top` children per node (`product`), or the nodes that the part lists "
+         "(`fixed`)"},
+        {"stand_in", word(e.stand_in, {"transform", "random"}),
+         "`ahead_block = \"residual\"`: the heads without a part of such; their tree is a product"},
         {"always_on", &o.always_on,
          "also while its measured cost exceeds its gain; with `lockstep` it always is"},
     };
@@ -57,7 +66,18 @@ Status finish_exit(const TomlTable& table, ExitConfig& exit) {
         return table.error("defer_limit_us", "is for exits that defer (defers = true)");
     if (exit.ahead == 0 && table.has("ahead_top"))
         return table.error("ahead_top", "is for heads that look ahead (ahead = 1 or more)");
+    for (const char* key : {"ahead_block", "ahead_tree", "stand_in"}) {
+        if (exit.ahead == 0 && table.has(key))
+            return table.error(key, "is for heads that look ahead (ahead = 1 or more)");
+    }
+    if (exit.ahead_block == AheadBlock::Random && exit.ahead_tree == AheadTree::Fixed)
+        return table.error("ahead_tree", "is a part's, and random heads have none");
     return {};
+}
+
+void ExitConfig::use_stand_in() {
+    ahead_block = stand_in == AheadStandIn::Random ? AheadBlock::Random : AheadBlock::Transform;
+    ahead_tree = AheadTree::Product;
 }
 
 }  // namespace paceline

@@ -104,6 +104,14 @@ const Method* find_method(std::string_view name) {
     return found == kMethods.end() ? nullptr : found;
 }
 
+std::string_view why_not_offered(std::string_view name) {
+    constexpr std::string_view kWhy =
+        " is not offered: it emits tokens of early layers that the last layer does not confirm, so "
+        "the "
+        "text changes; 'adadecode' and 'layerskip' exit early with the bytes of plain decoding";
+    return name == "free" || name == "lite" ? kWhy : std::string_view{};
+}
+
 std::string known_methods_text(std::string_view name) {
     std::vector<std::string_view> known{kPlainMethod};
     for (const Method& method : kMethods) known.push_back(method.name);

@@ -28,6 +28,9 @@ inline constexpr const char* kPlainPipeline = "autoregressive";
 /// nullptr: there is none. Also kPlainMethod.
 [[nodiscard]] const Method* find_method(std::string_view name);
 
+/// Why a method of a paper is not offered; empty: the name is not one of these.
+[[nodiscard]] std::string_view why_not_offered(std::string_view name);
+
 /// ", did you mean 'pearl'? (known: plain, adadecode, ...)": the end of a message about a name that
 /// is not a method's.
 [[nodiscard]] std::string known_methods_text(std::string_view name);

@@ -30,6 +30,7 @@ Status use_device(PipelineConfig& config, const Device& device) {
                          " is for plain decoding; of a method a stage of a configuration has a "
                          "list: device = [\"cuda:0\", \"cuda:1\"]"};
     for (StageConfig& stage : config.stages) {
+        if (config.computes_on_host(stage)) continue;
         stage.device = device;
         if (config.stages.size() == 1) continue;
         stage.process = "gpu";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <variant>
 
 #include "launch/config/field.hpp"
 #include "launch/config/pipeline_checks.hpp"
@@ -40,6 +42,24 @@ Status read_stages(const TomlTable& root, std::vector<StageConfig>& stages) {
         if (!expanded) return expanded.error();
         for (StageConfig& one : expanded.value()) stages.push_back(std::move(one));
     }
+    return {};
+}
+
+/// Medusa's rule is refused by name, not as a word that is unknown.
+Status refuse_typical(const TomlTable& root) {
+    constexpr const char* kWhy =
+        "is not offered: typical acceptance changes the text, which here is that of plain "
+        "decoding; "
+        "use the rule \"coupled\" (the same bytes) or \"rejection\" (the same distribution)";
+    const auto is_typical = [](const TomlTable& table, const char* key) {
+        const TomlValue value = table.value(key);
+        const auto* word = std::get_if<std::string>(&value);
+        return word != nullptr && *word == "typical";
+    };
+    if (is_typical(root, "acceptance")) return root.error("acceptance", kWhy);
+    if (!root.has("acceptance")) return {};
+    const Result<TomlTable> table = root.table("acceptance");
+    if (table && is_typical(table.value(), "rule")) return table.value().error("rule", kWhy);
     return {};
 }
 
@@ -92,6 +112,7 @@ Result<PipelineConfig> parse_pipeline_config(const ConfigSource& source) {
         s = read_table(root, "self_draft", *config.self_draft, check_self_draft);
     if (s.ok() && config.exit) s = read_table(root, "exit", *config.exit, finish_exit);
     if (s.ok()) s = read_table(root, "schedule", config.schedule, finish_schedule);
+    if (s.ok()) s = refuse_typical(root);
     if (s.ok()) s = read_table(root, "acceptance", config.acceptance, kAlone);
     if (s.ok()) s = read_table(root, "supervision", config.supervision, kAlone);
     if (!s.ok()) return s.error();

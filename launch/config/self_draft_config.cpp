@@ -26,10 +26,11 @@ std::vector<Field> fields_of(SelfDraftConfig& c) {
          "`exit`: the first layers and a head draft; `skip`: all layers but some sub-layers"},
         {"exit", number(c.exit, 0, 1'000'000),
          "`exit`: how many layers; below 1: that part of the depth"},
-        {"head", word(c.head, {"logit-lens", "trained"}),
-         "`exit`: the target's own head, or the one trained for the layer. Where there is none, "
-         "the "
-         "target's own; with `--lora` after the layer that the LoRA was made for"},
+        {"head", word(c.head, {"logit-lens", "trained", "adapter"}),
+         "`exit`: the target's own head, the one trained for the layer, or the trained `adapter`, "
+         "which sees the text before (Kangaroo) and is refused if the part has none for the layer. "
+         "Where there is none, the target's own; with `--lora` after the layer that the LoRA was "
+         "made for"},
     };
     const std::vector<Field> rest = {
         {"short_list", number(c.short_list, 0, kVocabularyMax),
@@ -79,6 +80,8 @@ Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config) {
     for (const char* key : {"exit", "head", "probe"}) {
         if (skips && table.has(key)) return table.error(key, "is for source = \"exit\"");
     }
+    if (config.probe && config.head == SelfDraftHead::Adapter)
+        return table.error("probe", "is not for head = \"adapter\", which has no probes");
     const bool searches = skips && config.skip.choose == SkipChoice::Search;
     if (Status s = check_search(table, searches); !s.ok()) return s;
     for (const char* key : {"interval", "optimise_share"}) {

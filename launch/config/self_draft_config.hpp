@@ -19,7 +19,7 @@ struct Field;
 class TomlTable;
 
 enum class SelfDraftSource : std::uint8_t { Exit, Skip };
-enum class SelfDraftHead : std::uint8_t { LogitLens, Trained };
+enum class SelfDraftHead : std::uint8_t { LogitLens, Trained, Adapter };
 enum class SelfDraftTree : std::uint8_t { None, Paper, Code };
 
 struct SelfDraftConfig {
@@ -41,7 +41,7 @@ struct SelfDraftConfig {
 };
 
 [[nodiscard]] std::vector<Field> fields_of(SelfDraftConfig& config);
-/// Errors: BadArgument for keys of the other source, a skip set that is not understood, and
+/// Errors: BadArgument for keys of the other source or head, a skip set that is not understood, and
 /// `threshold_adapts` without a threshold.
 [[nodiscard]] Status check_self_draft(const TomlTable& table, const SelfDraftConfig& config);
 

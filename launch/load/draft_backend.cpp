@@ -76,6 +76,7 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
     plan.options = target_options;
     plan.options.heads.clear();
     plan.options.adapter.reset();
+    plan.options.eagle.reset();
     HeadSpec head;
     if (draft.model == DraftModelKind::File) {
         if (Status s = open_draft_model(files.draft, target, plan); !s) return s.error();
@@ -89,6 +90,14 @@ Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
         head = {.transform = std::move(part.value().transform),
                 .tokens = std::move(part.value().tokens),
                 .norm_first = false};
+    }
+    if (draft.model == DraftModelKind::Eagle) {
+        PACE_CHECK(!files.draft.empty(), "use_parts() has found the draft's part");
+        Result<EaglePart> part = open_eagle_part(files.draft, target);
+        if (!part) return part.error();
+        plan.own = std::move(part.value().file);
+        plan.options.eagle = std::move(part.value().spec);
+        head.tokens = std::move(part.value().tokens);
     }
     const ModelConfig& config = plan.file(target).config();
     plan.options.first_layer = 0;
@@ -138,6 +147,7 @@ Status keep_draft_copy(ResolvedConfig& pipeline,
 }
 
 std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target) {
+    if (draft.options.eagle) return 0;  // keys without the features of their slots
     const KvLayers layers{draft.options.first_layer, draft.options.last_layer,
                           draft.options.skipped};
     return kv_bytes_per_slot(draft.file(target).config(), draft.options.kv) *

@@ -1,8 +1,9 @@
 // DraftBackend: the model of a draft: which one, how large it is, and whether it fits the target.
 //
 // It is a file of its own, the first layers of the target, or a part that was trained for the
-// target. A file of its own must have the target's tokens (shared_vocabulary.hpp). A trained part
-// borrows embedding and head from the target's file, which must outlive it.
+// target: a draft, or an EAGLE draft. A file of its own must have the target's tokens
+// (shared_vocabulary.hpp). A trained part borrows embedding and head from the target's file, which
+// must outlive it.
 // Plain values and pure functions; opening reads the file.
 #pragma once
 
@@ -43,7 +44,8 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 /// `target_options` are a segment's: dtypes, instruction set, and `kv_slots` of the target.
 /// Of a target that is a shape (--random), the draft's model is one too: a name, or a file of one.
 /// Preconditions: draft.computes(); use_parts() has found `files`.
-/// Errors: those of ModelFile::open(), shared_vocabulary(), open_draft_part() and plan_search().
+/// Errors: those of ModelFile::open(), shared_vocabulary(), open_draft_part(),
+/// open_eagle_part() and plan_search().
 [[nodiscard]] Result<DraftBackend> plan_draft_backend(const DraftConfig& draft,
                                                       const PartFiles& files,
                                                       const ModelFile& target,
@@ -65,7 +67,8 @@ inline constexpr std::int32_t kDraftSpareSlots = 256;
 /// Errors: BadArgument naming the key, for a set that does not fit the model or leaves nothing.
 [[nodiscard]] Result<SkipSet> skip_set_of(const DraftConfig& draft, int layers);
 
-/// Bytes of one position's keys and values over all layers of a draft.
+/// Bytes of one position's keys and values over all layers of a draft, as they travel; 0: they do
+/// not.
 [[nodiscard]] std::uint64_t kv_row_bytes(const DraftBackend& draft, const ModelFile& target);
 
 }  // namespace paceline

@@ -1,6 +1,7 @@
 #include "launch/load/exit_heads.hpp"
 
 #include <cmath>
+#include <fmt/core.h>
 #include <random>
 
 #include "launch/load/draft_backend.hpp"
@@ -63,7 +64,68 @@ void choose_head(const ExitConfig& exit,
     }
 }
 
+/// The part's metadata must say what `exit` asks for.
+Status check_look_ahead(const ExitConfig& exit, const HeadsPart& part, const std::string& file) {
+    const bool residual = part.ahead_block == HeadBlock::Residual;
+    const bool wanted = exit.ahead_block == AheadBlock::Residual;
+    if (residual != wanted) {
+        const auto name = [](bool block) { return block ? "residual" : "transform"; };
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: metadata \"ahead_block\" is \"{}\", [exit] ahead_block = "
+                                 "\"{}\" needs a part with that block",
+                                 file, name(residual), name(wanted))};
+    }
+    if (wanted && part.ahead.empty()) {
+        return Error{Errc::BadArgument,
+                     file +
+                         ": has no tensor \"ahead.1.transform\", [exit] ahead_block = "
+                         "\"residual\" needs look-ahead heads"};
+    }
+    if (exit.ahead_tree == AheadTree::Fixed && part.ahead_tree.empty()) {
+        return Error{Errc::BadArgument,
+                     file +
+                         ": has no metadata \"ahead_tree\", which [exit] ahead_tree = \"fixed\" "
+                         "needs; \"product\" has no need of it"};
+    }
+    return {};
+}
+
 }  // namespace
+
+const std::string& look_ahead_file(const ExitConfig& exit, const PartFiles& files) {
+    static const std::string kNone;
+    switch (exit.ahead_block) {
+        case AheadBlock::Residual:
+            return files.ahead;
+        case AheadBlock::Transform:
+            return exit.head == ExitHead::Random ? kNone : files.heads;
+        case AheadBlock::Random:
+            break;
+    }
+    return kNone;
+}
+
+const HeadsPart* ExitParts::looking_ahead(const ExitConfig& exit) const {
+    if (exit.ahead == 0 || exit.ahead_block == AheadBlock::Random) return nullptr;
+    if (exit.ahead_block == AheadBlock::Residual) return residual ? &*residual : nullptr;
+    return exit.head != ExitHead::Random && heads ? &*heads : nullptr;
+}
+
+std::vector<AheadNode> ahead_tree_of(const ExitConfig& exit, const HeadsPart& part) {
+    std::vector<AheadNode> tree;
+    std::vector<std::int16_t> places;  // of the part's nodes; kOut: deeper than the heads
+    std::vector<int> depths;
+    constexpr std::int16_t kOut = -2;
+    for (const AheadNode& node : part.ahead_tree) {
+        const auto parent = static_cast<std::size_t>(node.parent);
+        depths.push_back(node.parent < 0 ? 1 : depths[parent] + 1);
+        const bool kept = depths.back() <= exit.ahead;
+        places.push_back(kept ? static_cast<std::int16_t>(tree.size()) : kOut);
+        if (!kept) continue;
+        tree.push_back({node.parent < 0 ? std::int16_t{-1} : places[parent], node.rank});
+    }
+    return tree;
+}
 
 Result<ExitParts> open_exit_parts(const ExitConfig& exit,
                                   const PartFiles& files,
@@ -74,6 +136,15 @@ Result<ExitParts> open_exit_parts(const ExitConfig& exit,
         Result<HeadsPart> heads = open_heads_part(files.heads, target);
         if (!heads) return heads.error();
         parts.heads = std::move(heads).value();
+    }
+    if (exit.ahead > 0 && exit.ahead_block == AheadBlock::Residual && !files.ahead.empty()) {
+        Result<HeadsPart> residual = open_heads_part(files.ahead, target);
+        if (!residual) return residual.error();
+        parts.residual = std::move(residual).value();
+    }
+    if (const HeadsPart* ahead = parts.looking_ahead(exit)) {
+        if (Status s = check_look_ahead(exit, *ahead, look_ahead_file(exit, files)); !s)
+            return s.error();
     }
     if (!files.adapter.empty() && exit.head == ExitHead::Adapter) {
         Result<AdapterPart> adapter = open_adapter_part(files.adapter, target);
@@ -105,12 +176,15 @@ ExitHeads exit_heads(const ExitConfig& exit,
             ExitOptions{.ahead_top = exit.options.ahead_top, .always_on = exit.options.always_on};
     }
     if (!looks_ahead) return out;
-    const bool noise = exit.head == ExitHead::Random || !parts.heads;
+    const HeadsPart* ahead = parts.looking_ahead(exit);
+    if (ahead != nullptr && exit.ahead_tree == AheadTree::Fixed)
+        out.options->ahead_tree = ahead_tree_of(exit, *ahead);
     for (int i = 0; i < exit.ahead; ++i) {
         const auto at = static_cast<std::size_t>(i);
         out.options->ahead.push_back(next_head(out));
-        if (!noise && at < parts.heads->ahead.size()) {
-            out.heads.push_back(trained_head(*parts.heads, parts.heads->ahead[at]));
+        if (ahead != nullptr && at < ahead->ahead.size()) {
+            out.heads.push_back(trained_head(*ahead, ahead->ahead[at]));
+            out.heads.back().block = ahead->ahead_block;
             continue;
         }
         const std::uint64_t seed = kNoiseSeed + 1 + static_cast<std::uint64_t>(i);

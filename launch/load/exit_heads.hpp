@@ -23,11 +23,22 @@ namespace paceline {
 /// The trained parts that [exit] uses; nothing: there is none.
 struct ExitParts {
     std::optional<HeadsPart> heads = {};
+    std::optional<HeadsPart> residual = {};  // heads that look ahead, with a residual block
     std::optional<AdapterPart> adapter = {};
+
+    /// Whose heads look ahead as `exit` asks; nullptr: they are random.
+    [[nodiscard]] const HeadsPart* looking_ahead(const ExitConfig& exit) const;
 };
 
+/// The file of the trained heads that look ahead; empty: there is none.
+[[nodiscard]] const std::string& look_ahead_file(const ExitConfig& exit, const PartFiles& files);
+
+/// The part's fixed tree, as deep as `exit` has heads.
+[[nodiscard]] std::vector<AheadNode> ahead_tree_of(const ExitConfig& exit, const HeadsPart& part);
+
 /// Reads those of `files` that `exit` needs. Errors: those of open_heads_part() and
-/// open_adapter_part().
+/// open_adapter_part(); BadArgument naming file, key and value if the heads that look ahead have
+/// another block than `exit` asks for, or no fixed tree.
 [[nodiscard]] Result<ExitParts> open_exit_parts(const ExitConfig& exit,
                                                 const PartFiles& files,
                                                 const ModelFile& target);

@@ -5,6 +5,7 @@
 #include "ipc/base/check.hpp"
 #include "launch/load/gpu.hpp"
 #include "model/cpu/cpu_backend.hpp"
+#include "model/eagle/eagle_backend.hpp"
 
 namespace paceline {
 
@@ -32,10 +33,19 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
 Result<std::unique_ptr<Backend>> make_backend(const ModelFile& file,
                                               const CpuOptions& options,
                                               const Device& device) {
+    if (options.eagle && device.gpu) {
+        return Error{Errc::Unsupported, file.path() +
+                                            ": an EAGLE draft computes on the CPU, its "
+                                            "stage has device = \"" +
+                                            to_text(device) + "\""};
+    }
     if (device.gpu) return make_gpu_backend(file, cuda_options(options, device));
     Result<std::unique_ptr<CpuBackend>> made = make_cpu_backend(file, options);
     if (!made) return made.error();
-    return std::unique_ptr<Backend>{std::move(made).value()};
+    if (!options.eagle) return std::unique_ptr<Backend>{std::move(made).value()};
+    if (Status fits = check_eagle(*options.eagle, file.config().dim); !fits) return fits.error();
+    return std::unique_ptr<Backend>{
+        std::make_unique<EagleBackend>(std::move(made).value(), *options.eagle)};
 }
 
 }  // namespace paceline

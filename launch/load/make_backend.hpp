@@ -19,7 +19,7 @@ namespace paceline {
 [[nodiscard]] CudaOptions cuda_options(const CpuOptions& options, const Device& device);
 
 /// Errors: those of make_cpu_backend() or make_cuda_backend(); Unsupported for a GPU in a program
-/// without CUDA.
+/// without CUDA, and for an EAGLE draft (CpuOptions::eagle) on one.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const ModelFile& file,
                                                             const CpuOptions& options,
                                                             const Device& device);

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ipc/base/json_fault.hpp"
 #include "launch/base/option_checks.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/load/json_lines.hpp"
 #include "launch/load/model_use.hpp"
 #include "model/tokenizer/chat_template.hpp"
 #include "model/weights/message_text.hpp"
@@ -16,8 +16,6 @@ namespace paceline {
 namespace {
 
 using Json = nlohmann::ordered_json;  // a template may print a message: its keys keep their order
-
-constexpr int kLevelsMax = 100;
 
 constexpr std::array kKeys{"prompt", "messages", "turns", "question", "text"};
 
@@ -67,28 +65,6 @@ Status read_asked(const Json& object, Prompt& prompt) {
     return Error{Errc::BadFile,
                  "no text under \"prompt\", \"turns\", \"question\" or \"text\", and no list under "
                  "\"messages\" such as [{\"role\": \"user\", \"content\": \"Hello\"}]"};
-}
-
-/// Errors: why it is none, without a place.
-Result<Json> parse_object(std::string_view line) {
-    bool too_deep = false;
-    const auto watch = [&too_deep](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-        too_deep = too_deep || depth > kLevelsMax;
-        return !too_deep;
-    };
-    try {
-        Json object = Json::parse(line, watch);
-        if (too_deep)
-            return Error{Errc::BadFile, fmt::format("JSON of more than {} levels", kLevelsMax)};
-        if (object.is_object()) return object;
-        return Error{Errc::BadFile, std::string{"not a JSON object, but "} +
-                                        (object.is_array() ? "a list" : object.type_name())};
-    } catch (const Json::parse_error& error) {
-        return Error{Errc::BadFile,
-                     "not a JSON object: " + json_fault(line, error.byte, error.what())};
-    } catch (const Json::exception& error) {  // a number beyond all types
-        return Error{Errc::BadFile, "not a JSON object: " + json_fault(line, 0, error.what())};
-    }
 }
 
 std::string id_of(const Json& object, std::size_t line) {
@@ -146,21 +122,17 @@ std::vector<Prompt> built_in_prompts() {
 
 Result<std::vector<Prompt>> parse_prompts(std::string_view text, const std::string& name) {
     std::vector<Prompt> prompts;
-    std::size_t line = 0;
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        const std::string_view content = text.substr(begin, end - begin);
-        begin = end + 1;
-        ++line;
-        if (content.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const std::string where = fmt::format("{}:{}: ", name, line);
-        const Result<Json> object = parse_object(content);
-        if (!object) return Error{object.error().code, where + object.error().what};
-        Prompt prompt{.id = id_of(object.value(), line)};
-        if (Status s = read_asked(object.value(), prompt); !s)
-            return Error{s.error().code, where + s.error().what};
+    const auto add = [&prompts](const Json& value, std::size_t line) -> Status {
+        if (!value.is_object()) {
+            return Error{Errc::BadFile, std::string{"not a JSON object, but "} +
+                                            (value.is_array() ? "a list" : value.type_name())};
+        }
+        Prompt prompt{.id = id_of(value, line)};
+        if (Status s = read_asked(value, prompt); !s) return s;
         prompts.push_back(std::move(prompt));
-    }
+        return {};
+    };
+    if (Status s = read_json_lines(text, name, add); !s) return s.error();
     if (prompts.empty()) return Error{Errc::BadArgument, name + ": no prompts in it"};
     return prompts;
 }

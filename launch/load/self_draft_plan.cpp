@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
+#include <string>
 
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/search_plan.hpp"
@@ -47,6 +48,28 @@ Status plan_head(const PartFiles& files, const ModelFile& target, SelfDraftPlan&
     return {};
 }
 
+/// The adapter that was trained for the exit; another exit's knows nothing of these states.
+Status plan_adapter(const PartFiles& files, const ModelFile& target, SelfDraftPlan& plan) {
+    Result<AdapterPart> part = open_adapter_part(files.adapter, target);
+    if (!part) return part.error();
+    const auto found = part.value().adapters.find(plan.options.exit);
+    if (found == part.value().adapters.end()) {
+        std::string layers;
+        for (const auto& [layer, spec] : part.value().adapters)
+            layers += fmt::format("{}{}", layers.empty() ? "" : ", ", layer);
+        return Error{
+            Errc::BadArgument,
+            fmt::format("[self_draft] exit = {} with head = \"adapter\": {} has no adapter "
+                        "after layer {}, it has one after {}",
+                        plan.options.exit, files.adapter, plan.options.exit, layers)};
+    }
+    plan.final_head = false;
+    plan.options.head = HeadId::Adapter;
+    plan.options.adapter = true;
+    plan.adapter = found->second;
+    return {};
+}
+
 Status plan_probes(const PartFiles& files, const ModelFile& target, SelfDraftPlan& plan) {
     if (files.probe.empty()) {
         return Error{Errc::BadArgument,
@@ -81,7 +104,9 @@ Status plan_exit(const SelfDraftConfig& config,
     }
     plan.options.exit = config.exit_of(layers);
     plan.final_head = true;
-    if (config.head == SelfDraftHead::Trained) {
+    const bool adapter = config.head == SelfDraftHead::Adapter && !files.adapter.empty();
+    if (adapter) return plan_adapter(files, target, plan);
+    if (config.head != SelfDraftHead::LogitLens) {
         if (Status trained = plan_head(files, target, plan); !trained) return trained;
     }
     return config.probe ? plan_probes(files, target, plan) : Status{};

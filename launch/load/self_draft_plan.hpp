@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "actors/self_draft/self_draft_options.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/self_draft_config.hpp"
 #include "launch/load/used_parts.hpp"
+#include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/weights/model_file.hpp"
 
@@ -18,13 +20,14 @@ namespace paceline {
 
 struct SelfDraftPlan {
     SelfDraftOptions options = {};
-    bool final_head = false;           // CpuOptions::final_head
-    std::vector<HeadSpec> heads = {};  // CpuOptions::heads
+    bool final_head = false;                  // CpuOptions::final_head
+    std::vector<HeadSpec> heads = {};         // CpuOptions::heads
+    std::optional<AdapterSpec> adapter = {};  // CpuOptions::adapter
 };
 
 /// Errors: BadFile or BadArgument, naming key and value: a part or a state that cannot be read, a
-/// state that cannot be written, an exit or a skip set with layers that the target has not, nothing
-/// left to skip.
+/// state that cannot be written, an exit or a skip set with layers that the target has not, an exit
+/// that has no adapter in the part, nothing left to skip.
 [[nodiscard]] Result<SelfDraftPlan> plan_self_draft(const SelfDraftConfig& config,
                                                     const PartFiles& files,
                                                     const ModelFile& target);

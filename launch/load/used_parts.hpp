@@ -17,7 +17,8 @@ struct PartFiles {
         {};  // of a draft's model that is a folder: its packed copy, set by keep_draft_copy()
     std::string heads =
         {};  // of the exits, of the last segment and of a target that drafts for itself
-    std::string adapter = {};  // of the exits
+    std::string ahead = {};    // of the last segment: look-ahead heads with a residual block
+    std::string adapter = {};  // of the exits, or of a target that drafts for itself
     std::string probe = {};    // of a target that drafts for itself
 };
 
@@ -30,6 +31,8 @@ struct UsedParts {
     std::vector<int> head_layers = {};      // layers that have a trained exit head
     std::vector<int> adapter_layers = {};   // layers that have an adapter
     int ahead_heads = 0;                    // trained heads that look ahead
+    int ahead_nodes = 0;                    // of their fixed tree
+    bool ahead_missing = false;             // the stand-in of residual heads looks ahead
     int exit_tokens = 0;                    // of the short list of heads or adapter
     std::vector<std::string> omitted = {};  // files that were not used, and why
 

@@ -8,6 +8,7 @@
 #include "launch/load/exit_heads.hpp"
 #include "launch/load/gpu.hpp"
 #include "launch/load/make_backend.hpp"
+#include "model/eagle/eagle_backend.hpp"
 #include "model/kv_layers.hpp"
 #include "model/kv_layout.hpp"
 
@@ -80,6 +81,11 @@ MemoryNeed plan_backend(const ModelFile& file,
     const KvLayers kv_layers{options.first_layer, last, options.skipped};
     need.kv_bytes = kv_bytes(config, options.kv, kv_layers.count(), options.kv_slots);
     need.other_bytes = kProcessBytes + activation_bytes(config, options) + logits_bytes(config);
+    if (options.eagle) {
+        const MemoryUse own = eagle_memory(*options.eagle, config.dim, options.kv_slots);
+        need.weight_bytes += own.weight_bytes;
+        need.other_bytes += own.workspace_bytes;
+    }
     if (options.adapter) {
         ModelConfig adapter = config;  // one attention with heads of its own
         adapter.heads = options.adapter->heads;
@@ -127,6 +133,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
         if (self && stage.layers.first == 0) {
             own.final_head = own.final_head || self->final_head;
             own.heads.insert(own.heads.end(), self->heads.begin(), self->heads.end());
+            own.adapter = self->adapter;
         }
         MemoryNeed need = plan_backend(file, own, stage.name, stage.device);
         const int dim = file.config().dim;

@@ -24,7 +24,9 @@ void see_exits(const ExitConfig& exit,
             seen.missing = true;
         }
     }
-    if (exit.head == ExitHead::Random || exit.ahead == 0) return;
+    if (parts.ahead_missing) seen.missing = true;
+    if (exit.head == ExitHead::Random || exit.ahead_block == AheadBlock::Random || exit.ahead == 0)
+        return;
     (parts.ahead_heads > 0 ? seen.trained : seen.missing) = true;
     if (parts.ahead_heads < exit.ahead) seen.missing = true;
 }
@@ -54,11 +56,13 @@ PartsUse parts_use(const ResolvedConfig& pipeline, const Placement& placement) {
     Seen seen;
     if (config.draft) {
         seen.missing = parts.draft_missing || parts.store_missing;
-        seen.trained = config.draft->model == DraftModelKind::Trained;
+        seen.trained = config.draft->is_part();
     }
     if (config.self_draft && config.self_draft->source == SelfDraftSource::Exit &&
-        config.self_draft->head == SelfDraftHead::Trained) {
-        (parts.files.heads.empty() ? seen.missing : seen.trained) = true;
+        config.self_draft->head != SelfDraftHead::LogitLens) {
+        const bool adapter = config.self_draft->head == SelfDraftHead::Adapter;
+        const std::string& part = adapter ? parts.files.adapter : parts.files.heads;
+        (part.empty() ? seen.missing : seen.trained) = true;
     }
     if (config.exit) see_exits(*config.exit, parts, placement, seen);
     if (seen.missing) return PartsUse::StandIns;

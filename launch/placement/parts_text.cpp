@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/core.h>
 
+#include "launch/load/exit_heads.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "model/weights/message_text.hpp"
 
@@ -19,6 +20,12 @@ std::string draft_text(const DraftConfig& draft, const UsedParts& parts) {
     if (draft.model == DraftModelKind::Trained) {
         return fmt::format("trained draft: {} layers, a head of {} tokens, {}\n",
                            parts.draft_layers, parts.draft_tokens, parts.files.draft);
+    }
+    if (draft.model == DraftModelKind::Eagle) {
+        return fmt::format(
+            "EAGLE draft: one layer over the target's states, a head of {} tokens, "
+            "{}\n",
+            parts.draft_tokens, parts.files.draft);
     }
     const std::string missing = parts.draft_missing ? "no trained draft for this model: " : "";
     if (draft.skips()) {
@@ -75,10 +82,16 @@ std::string exits_text(const ExitConfig& exit, const UsedParts& parts, const Pla
 }
 
 std::string ahead_text(const ExitConfig& exit, const UsedParts& parts) {
-    const int trained = exit.head == ExitHead::Random ? 0 : std::min(exit.ahead, parts.ahead_heads);
+    const int trained = std::min(exit.ahead, parts.ahead_heads);
     std::string text;
-    if (trained > 0)
-        text += fmt::format("trained look-ahead heads: {}, {}\n", trained, parts.files.heads);
+    if (parts.ahead_missing)
+        text += "no trained residual look-ahead heads for this model: those of stand_in\n";
+    if (trained > 0) {
+        const std::string tree =
+            parts.ahead_nodes > 0 ? fmt::format(" with a tree of {}", parts.ahead_nodes) : "";
+        text += fmt::format("trained look-ahead heads: {}{}, {}\n", trained, tree,
+                            look_ahead_file(exit, parts.files));
+    }
     if (trained < exit.ahead) {
         text += "no trained look-ahead heads for this model" +
                 (trained > 0 ? fmt::format(" beyond {}", trained) : std::string{}) +
@@ -87,12 +100,27 @@ std::string ahead_text(const ExitConfig& exit, const UsedParts& parts) {
     return text;
 }
 
+/// Of a target that drafts for itself, where an adapter is wanted.
+std::string self_draft_text(const SelfDraftConfig& self,
+                            const UsedParts& parts,
+                            const Placement& placement) {
+    if (self.source != SelfDraftSource::Exit || self.head != SelfDraftHead::Adapter) return "";
+    if (parts.files.adapter.empty()) {
+        return "no trained adapter for this model: the exit's head without one drafts; slower than "
+               "with one\n";
+    }
+    const int layers = placement.stage(placement.verifier()).layers.last;
+    return fmt::format("trained adapter: drafts after layer {}, {}\n", self.exit_of(layers),
+                       parts.files.adapter);
+}
+
 }  // namespace
 
 std::string parts_text(const ResolvedConfig& pipeline, const Placement& placement) {
     const auto& [config, parts] = pipeline;
     std::string text;
     if (config.draft) text += draft_text(*config.draft, parts);
+    if (config.self_draft) text += self_draft_text(*config.self_draft, parts, placement);
     if (config.exit)
         text += exits_text(*config.exit, parts, placement) + ahead_text(*config.exit, parts);
     if (config.acceptance == AcceptanceRule::Unverified)

@@ -86,6 +86,14 @@ EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim) {
                 static_cast<std::size_t>(layers) * static_cast<std::size_t>(dim) * sizeof(float)};
 }
 
+EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::size_t states) {
+    return {
+        .from = verifier,
+        .to = draft,
+        .tensor_slots = kBatchPartsMax,
+        .tensor_bytes = (kGammaMax + 1) * states * static_cast<std::size_t>(dim) * sizeof(float)};
+}
+
 std::vector<EdgeSpec> edges_of(const Placement& placement,
                                const PipelineConfig& config,
                                const EdgeSizes& sizes) {
@@ -113,6 +121,8 @@ std::vector<EdgeSpec> edges_of(const Placement& placement,
         const LayerRange layers = placement.stage(id).layers;
         add(tap_edge(id, *draft, layers.last - layers.first, sizes.dim));
     }
+    if (draft && config.draft->reads_features())
+        add(feature_edge(verifier, *draft, sizes.dim, sizes.feature_states));
     if (draft && correct) {
         add(trunk_edge(*draft, *correct, sizes.draft_kv_row_bytes));
         add({.from = *correct, .to = *draft});  // the branches, which the draft goes on below

@@ -27,6 +27,7 @@ inline constexpr std::int32_t kSpareSlots = 2 * static_cast<std::int32_t>(kVerif
 struct EdgeSizes {
     int dim = 0;                           // of hidden states
     std::uint64_t draft_kv_row_bytes = 0;  // keys and values of one position; 0: none travel
+    std::size_t feature_states = 1;        // of the target, that make one feature
 };
 
 /// From a segment to the one after it: where hidden states travel. `rows`: of the largest batch.
@@ -35,6 +36,9 @@ struct EdgeSizes {
 [[nodiscard]] EdgeSpec trunk_edge(StageId draft, StageId correct, std::uint64_t kv_row_bytes);
 /// From a segment of `layers` layers to the draft: what they made of a token.
 [[nodiscard]] EdgeSpec tap_edge(StageId segment, StageId draft, int layers, int dim);
+/// From the last segment to an EAGLE draft, which reads `states` states a row: a slot for what a
+/// verdict commits of each request of a batch. Prompts take several.
+[[nodiscard]] EdgeSpec feature_edge(StageId verifier, StageId draft, int dim, std::size_t states);
 /// Every edge at most once, also where it serves two purposes.
 [[nodiscard]] std::vector<EdgeSpec> edges_of(const Placement& placement,
                                              const PipelineConfig& config,

@@ -24,7 +24,9 @@ struct PartName {
 constexpr PartName kNames[] = {
     {"draft-small.safetensors", PartKind::Draft, &FoundParts::draft_small},
     {"draft-deep.safetensors", PartKind::Draft, &FoundParts::draft_deep},
+    {"eagle.safetensors", PartKind::Eagle, &FoundParts::eagle},
     {"heads.safetensors", PartKind::Heads, &FoundParts::heads},
+    {"medusa.safetensors", PartKind::Heads, &FoundParts::medusa},
     {"adapter.safetensors", PartKind::Adapter, &FoundParts::adapter},
     {"probe.safetensors", PartKind::Probe, &FoundParts::probe},
 };
@@ -110,10 +112,33 @@ Status resolve_draft(ResolvedConfig& resolved,
     DraftConfig& draft = *resolved.config.draft;
     UsedParts& parts = resolved.parts;
     const bool named = use_named && !draft.model_file.empty();
-    parts.files.draft = named ? draft.model_file : draft_file(draft.size, found);
+    const bool eagle = draft.model == DraftModelKind::Eagle;
+    parts.files.draft = named   ? draft.model_file
+                        : eagle ? found.eagle
+                                : draft_file(draft.size, found);
     if (parts.files.draft.empty()) {
+        if (eagle && !draft.stand_in_given) {
+            return Error{Errc::BadArgument,
+                         resolved.config.file + ": [draft] source = \"" + source_text(draft) +
+                             "\": there is no eagle.safetensors for " + target.path() +
+                             "; name one with part, or what drafts instead with stand_in"};
+        }
         draft.use_stand_in();
         parts.draft_missing = true;
+        return {};
+    }
+    if (eagle) {
+        const Result<EaglePart> part = open_eagle_part(parts.files.draft, target);
+        if (!part) return part.error();
+        const std::vector<int>& layers = part.value().spec.layers;
+        if (!layers.empty() && resolved.config.segments() > 1) {
+            return Error{Errc::BadArgument,
+                         resolved.config.file + ": [draft] source = \"" + source_text(draft) +
+                             "\": " + parts.files.draft + " reads states after layer " +
+                             std::to_string(layers.front()) + "; give the target one segment"};
+        }
+        parts.draft_tokens = static_cast<int>(part.value().tokens.size());
+        parts.draft_layers = 1;
         return {};
     }
     const Result<DraftPart> part = open_draft_part(parts.files.draft, target);
@@ -134,7 +159,8 @@ Status use_named_part(const ExitConfig& exit, const std::string& file, PartFiles
                                             "\" is a part \"" + name_of(card.value().kind) +
                                             "\", wanted is \"" + name_of(wanted) + "\""};
     }
-    (adapter ? files.adapter : files.heads) = exit.part;
+    const bool residual = exit.ahead_block == AheadBlock::Residual;
+    (adapter ? files.adapter : residual ? files.ahead : files.heads) = exit.part;
     return {};
 }
 
@@ -142,20 +168,33 @@ Status resolve_exit(ResolvedConfig& resolved,
                     const FoundParts& found,
                     bool use_named,
                     const ModelFile& target) {
-    const ExitConfig& exit = *resolved.config.exit;
+    ExitConfig& exit = *resolved.config.exit;
     UsedParts& used = resolved.parts;
     used.files.heads = found.heads;
     used.files.adapter = found.adapter;
+    if (exit.ahead_block == AheadBlock::Residual) used.files.ahead = found.medusa;
     if (use_named && !exit.part.empty()) {
         if (Status s = use_named_part(exit, resolved.config.file, used.files); !s) return s;
     }
+    used.ahead_missing = exit.ahead_block == AheadBlock::Residual && used.files.ahead.empty();
+    if (used.ahead_missing) exit.use_stand_in();
+    if (exit.ahead_tree == AheadTree::Fixed && look_ahead_file(exit, used.files).empty())
+        exit.ahead_tree = AheadTree::Product;  // of random heads
     const Result<ExitParts> parts = open_exit_parts(exit, used.files, target);
     if (!parts) return parts.error();
     if (parts.value().heads) {
         for (const auto& [layer, transform] : parts.value().heads->exits)
             used.head_layers.push_back(layer);
-        used.ahead_heads = static_cast<int>(parts.value().heads->ahead.size());
         used.exit_tokens = static_cast<int>(parts.value().heads->tokens.size());
+    }
+    if (const HeadsPart* ahead = parts.value().looking_ahead(exit)) {
+        used.ahead_heads = static_cast<int>(ahead->ahead.size());
+        used.exit_tokens = static_cast<int>(ahead->tokens.size());
+        if (exit.ahead_tree == AheadTree::Fixed) {
+            // Its tree has no node of a head that the part has not.
+            exit.ahead = std::min(exit.ahead, used.ahead_heads);
+            used.ahead_nodes = static_cast<int>(ahead_tree_of(exit, *ahead).size());
+        }
     }
     if (!parts.value().adapter) return {};
     for (const auto& [layer, spec] : parts.value().adapter->adapters) {
@@ -170,7 +209,9 @@ bool exits_early(const PipelineConfig& config) {
 }
 
 void resolve_self_draft(const SelfDraftConfig& self, const FoundParts& found, PartFiles& files) {
-    if (self.head == SelfDraftHead::Trained) files.heads = found.heads;
+    if (self.head == SelfDraftHead::Adapter) files.adapter = found.adapter;
+    const bool trained = self.head == SelfDraftHead::Adapter && files.adapter.empty();
+    if (self.head == SelfDraftHead::Trained || trained) files.heads = found.heads;
     if (self.probe) files.probe = found.probe;
 }
 
@@ -224,7 +265,7 @@ Result<ResolvedConfig> use_parts(PipelineConfig config,
         if (Status s = resolve_datastore(resolved, target); !s.ok()) return s.error();
     }
     const bool use_named = search.option != kNoParts;
-    const bool trained = written.draft && written.draft->model == DraftModelKind::Trained;
+    const bool trained = written.draft && written.draft->is_part();
     if (!trained && !written.exit && !exits_early(written)) {
         if (!search.option.empty() && use_named) {
             parts.omitted.push_back("--parts " + search.option + ": " + written.file +

@@ -30,7 +30,9 @@ namespace paceline {
 struct FoundParts {
     std::string draft_small;           // draft-small.safetensors
     std::string draft_deep;            // draft-deep.safetensors
+    std::string eagle;                 // eagle.safetensors
     std::string heads;                 // heads.safetensors
+    std::string medusa;                // medusa.safetensors
     std::string adapter;               // adapter.safetensors
     std::string probe;                 // probe.safetensors
     std::vector<std::string> omitted;  // files that cannot be read, and why

@@ -95,6 +95,7 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"draft's file", TextField{&a.parts.draft}},
                        {"draft's packed copy", TextField{&a.parts.draft_copy}},
                        {"heads", TextField{&a.parts.heads}},
+                       {"look-ahead heads", TextField{&a.parts.ahead}},
                        {"adapter", TextField{&a.parts.adapter}},
                        {"probe", TextField{&a.parts.probe}},
                        {"context", number(a.model.context, 0, kIntMax)},

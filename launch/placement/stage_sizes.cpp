@@ -114,6 +114,7 @@ EdgeSizes StageSizes::edges(const Placement& placement) const {
     EdgeSizes sizes{.dim = file_->config().dim};
     if (draft_ && drafts_share_kv(placement, options_))
         sizes.draft_kv_row_bytes = kv_row_bytes(*draft_, *file_);
+    if (draft_ && draft_->options.eagle) sizes.feature_states = draft_->options.eagle->states();
     return sizes;
 }
 

@@ -1,6 +1,7 @@
 #include "launch/plan/method_history.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 #include <vector>
 
 #include "launch/config/method_list.hpp"
@@ -20,24 +21,74 @@ std::size_t core_count(const ModelOptions& model) {
 MethodHistory::MethodHistory(const ModelFile& file,
                              const ModelOptions& model,
                              const std::string& draft_model,
-                             const std::string& cache_folder)
-    : cores_{core_count(model)},
-      key_{record_key(file, model, draft_model, cores_)},
-      records_{cache_folder},
-      record_{records_.read(key_)} {}
+                             const std::string& cache_folder,
+                             int requests,
+                             Batches batches)
+    : requests_{requests},
+      cores_{core_count(model)},
+      one_key_{record_key(file, model, draft_model, cores_)},
+      key_{requests > 1 ? fmt::format("{} {} {}",
+                                      one_key_,
+                                      batches == Batches::Full ? "requests" : "requests at most",
+                                      requests)
+                        : one_key_},
+      records_{cache_folder} {
+    read();
+}
 
-AutoChoice MethodHistory::choose(const std::string& plain) const {
+void MethodHistory::read() {
+    own_ = records_.read(key_);
+    record_ = key_ == one_key_ ? own_ : records_.read(one_key_);
+    for (const auto& [method, rate] : own_.methods) record_.methods.insert_or_assign(method, rate);
+}
+
+AutoChoice MethodHistory::choice_from(const MethodRecord& record, const std::string& plain) const {
     std::vector<std::string> known;
     for (const Method& method : methods()) known.emplace_back(method.name);
-    return choose_method(record_, cores_, known, plain);
+    return choose_method(record, cores_, known, plain);
+}
+
+AutoChoice MethodHistory::choose(const std::string& plain) const {
+    return choice_from(record_, plain);
+}
+
+AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
+    AutoChoice choice = choose(plain);
+    if (requests_ == 1 || choice.method == plain) return choice;
+    const MethodRate* rate = own_.find(choice.method);
+    if (rate != nullptr && rate->gain > 1.0) return choice;
+    return {.method = plain,
+            .reason = fmt::format("no method has shown a gain here with {} answers at a time, "
+                                  "for which plain decoding reads the weights once",
+                                  requests_)};
+}
+
+AutoChoice MethodHistory::choose_given(const std::string& plain,
+                                       const std::string& method,
+                                       double gain) const {
+    MethodRecord record = own_;
+    MethodRate& rate = record.methods[method];  // it may have no run yet but this one
+    rate.gain = gain;
+    rate.runs = std::max(rate.runs, AutoChoice::kRunsMin);
+    return choice_from(record, plain);
+}
+
+double MethodHistory::gain_of(const std::string& method) const {
+    const MethodRate* rate = own_.find(method);
+    return rate != nullptr ? rate->gain : 0.0;
+}
+
+double MethodHistory::over_plain(double gain) const {
+    const MethodRate* stage = record_.find(kPlainPipeline);
+    return stage != nullptr ? gain * std::min(stage->gain, 1.0) : gain;
 }
 
 void MethodHistory::add(const std::string& method, MethodRate run) {
-    record_ = records_.read(key_);  // another run may have ended meanwhile
-    if (const MethodRate* stage = record_.find(kPlainPipeline))
-        run.gain *= std::min(stage->gain, 1.0);
-    record_.add(method, run);
-    (void)records_.write(key_, record_);
+    read();  // another run may have ended meanwhile
+    run.gain = over_plain(run.gain);
+    own_.add(method, run);
+    (void)records_.write(key_, own_);
+    if (const MethodRate* rate = own_.find(method)) record_.methods.insert_or_assign(method, *rate);
 }
 
 }  // namespace paceline

@@ -1,11 +1,17 @@
 // MethodHistory: what earlier runs of a model on this machine have shown of methods, and what
 // `--method auto` makes of it.
 //
+// A method gains less the more requests share a batch, so runs of several at a time have a record
+// of their own. The choice goes by it, and for methods that it lacks by the record of one at a
+// time. A server's requests come as they please, mostly fewer than there may be: what it has seen
+// tells nothing of full batches, and is a third record.
+//
 // One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
 // without a cache folder the choice is made as if nothing were known.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "launch/base/model_options.hpp"
@@ -17,23 +23,46 @@ namespace paceline {
 
 class MethodHistory {
 public:
+    enum class Batches : std::uint8_t { Full, AsTheyCome };
+
+    /// `requests`: that are decoded at a time, at most; `batches`: whether always as many.
     MethodHistory(const ModelFile& file,
                   const ModelOptions& model,
                   const std::string& draft_model,
-                  const std::string& cache_folder);
+                  const std::string& cache_folder,
+                  int requests = 1,
+                  Batches batches = Batches::Full);
 
     /// Of all methods. `plain`: how to decode without speculation where that is best.
     [[nodiscard]] AutoChoice choose(const std::string& plain) const;
+    /// Of requests that share a batch all the time: plain decoding, which reads the weights once
+    /// for all of them, unless runs of as many at a time have shown a gain. Of one: choose().
+    [[nodiscard]] AutoChoice choose_for_batches(const std::string& plain) const;
+    /// The choice if `method` gains so much (times plain decoding) from now on; by runs of as many
+    /// requests alone, as the next.
+    [[nodiscard]] AutoChoice choose_given(const std::string& plain,
+                                          const std::string& method,
+                                          double gain) const;
+    /// Times plain decoding; 0: nothing is known of it.
+    [[nodiscard]] double gain_of(const std::string& method) const;
+    /// Of a gain over a pipeline's own turns without speculation: they are slower than plain
+    /// decoding without stages by what `paceline plan` has measured, if it has.
+    [[nodiscard]] double over_plain(double gain) const;
     /// A run of a pipeline has shown this; its gain is over its own turns without speculation.
-    /// They are slower than plain decoding without stages by what `paceline plan` has measured, if
-    /// it has.
     void add(const std::string& method, MethodRate run);
 
 private:
+    void read();
+    [[nodiscard]] AutoChoice choice_from(const MethodRecord& record,
+                                         const std::string& plain) const;
+
+    int requests_;
     std::size_t cores_;
-    std::string key_;
+    std::string one_key_;  // of one request at a time
+    std::string key_;      // of as many as there are here
     MethodRecords records_;
-    MethodRecord record_;
+    MethodRecord own_;     // of the second
+    MethodRecord record_;  // of both
 };
 
 }  // namespace paceline

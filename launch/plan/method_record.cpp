@@ -154,9 +154,13 @@ bool MethodRecords::write(const std::string& key, const MethodRecord& record) co
 void MethodRecords::remove_oldest() const {
     std::error_code error;
     std::vector<std::pair<fs::file_time_type, fs::path>> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator{folder_, error}) {
-        if (entry.path().extension() != kSuffix || !entry.is_regular_file(error)) continue;
-        files.emplace_back(entry.last_write_time(error), entry.path());
+    // Not by a range: its steps throw.
+    for (fs::directory_iterator at{folder_, error}; !error && at != fs::directory_iterator{};
+         at.increment(error)) {
+        std::error_code gone;  // another process may remove files
+        if (at->path().extension() != kSuffix || !at->is_regular_file(gone)) continue;
+        const fs::file_time_type time = at->last_write_time(gone);
+        if (!gone) files.emplace_back(time, at->path());
     }
     if (files.size() <= kRecordsMax) return;
     std::sort(files.begin(), files.end());

@@ -90,6 +90,9 @@ PlannedMethod fit_of(const Method& method,
         found.notes.emplace_back("without trained parts for this model");
     const std::optional<DraftConfig>& draft = pipeline.value().config.draft;
     found.guarded = !draft || !draft->observes();
+    const std::optional<SelfDraftConfig>& self = pipeline.value().config.self_draft;
+    found.lacks_adapter = self && self->head == SelfDraftHead::Adapter &&
+                          pipeline.value().parts.files.adapter.empty();
     found.unverified = pipeline.value().config.acceptance != AcceptanceRule::Coupled;
     return found;
 }
@@ -127,6 +130,13 @@ Result<CostTable> quick_costs(const PlanOptions& options,
     return CostTable::of(std::move(records));
 }
 
+/// Plain decoding, which the others are compared with; nullptr: it is not among them.
+PlannedMethod* plain_of(Planned& planned) {
+    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
+                                    [](const auto& m) { return m.name == kPlainPipeline; });
+    return plain != planned.methods.end() ? &*plain : nullptr;
+}
+
 void predict_all(const PredictionInputs& inputs,
                  const PlanOptions& options,
                  Planned& planned,
@@ -143,16 +153,16 @@ void predict_all(const PredictionInputs& inputs,
         method.predicted = predicted.value().tokens_per_second;
         if (!predicted.value().note.empty()) method.notes.push_back(predicted.value().note);
     }
-    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
-                                    [](const auto& m) { return m.name == kPlainPipeline; });
-    const double rate = plain != planned.methods.end() ? plain->predicted : 0.0;
+    const PlannedMethod* const plain = plain_of(planned);
+    const double rate = plain != nullptr ? plain->predicted : 0.0;
     for (PlannedMethod& method : planned.methods)
         method.predicted_gain = rate > 0.0 ? method.predicted / rate : 0.0;
 }
 
-/// It can decode the model here, exactly, and what it can lose is bounded.
+/// It can decode the model here, exactly and with the part that it is made for, and what it can
+/// lose is bounded.
 bool suits_auto(const PlannedMethod& method) {
-    return method.refusal.empty() && !method.unverified && method.guarded;
+    return method.refusal.empty() && !method.unverified && method.guarded && !method.lacks_adapter;
 }
 
 std::vector<std::string> names_of(const Planned& planned) {
@@ -178,10 +188,9 @@ std::vector<PlannedMethod*> to_try(Planned& planned, int trials, std::size_t cor
         return a->predicted_gain > b->predicted_gain;
     });
     chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(trials)));
-    const auto plain = std::find_if(planned.methods.begin(), planned.methods.end(),
-                                    [](const auto& m) { return m.name == kPlainPipeline; });
-    const bool any = !chosen.empty() && plain != planned.methods.end() && plain->refusal.empty();
-    if (any) chosen.insert(chosen.begin(), &*plain);
+    PlannedMethod* const plain = plain_of(planned);
+    const bool any = !chosen.empty() && plain != nullptr && plain->refusal.empty();
+    if (any) chosen.insert(chosen.begin(), plain);
     return chosen;
 }
 

@@ -19,9 +19,10 @@ struct PlannedMethod {
     double predicted_gain = 0.0;     // over plain decoding's prediction
     std::optional<MethodRate> measured = {};
     std::vector<std::string> notes = {};
-    std::string refusal = {};  // why it cannot decode this model here; empty: it can
-    bool unverified = false;   // its text is not plain decoding's
-    bool guarded = true;       // the account bounds what it loses
+    std::string refusal = {};    // why it cannot decode this model here; empty: it can
+    bool unverified = false;     // its text is not plain decoding's
+    bool guarded = true;         // the account bounds what it loses
+    bool lacks_adapter = false;  // drafts behind an adapter that this model has not
 };
 
 struct PlanHead {

@@ -68,6 +68,8 @@ Result<Prediction> predict_method(const PredictionInputs& inputs, const Resolved
     if (!placement) return placement.error();
     if (config.self_draft && config.self_draft->short_list > 0)
         return Prediction{.note = "an oracle has no short list"};
+    if (config.self_draft && config.self_draft->head == SelfDraftHead::Adapter)
+        return Prediction{.note = "an adapter's rows are in no table of costs"};
     if (config.exit && config.exit->ahead > 0)
         return Prediction{.note = "an oracle has no heads that look ahead"};
     const std::optional<StageTimingOptions> timing =

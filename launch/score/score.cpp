@@ -27,11 +27,6 @@ struct ScoredText {
     std::vector<TokenScores> scores;
 };
 
-Result<std::string> text_of(const std::string& file, const Environment& environment) {
-    if (file != "-") return read_file(file, kTextBytesMax);
-    return read_text({.text = {}, .file = file}, environment);
-}
-
 Result<ScoredText> score(Generator& generator,
                          const Tokenizer& tokenizer,
                          const std::string& text,
@@ -105,7 +100,7 @@ int run_score(const ScoreCommandOptions& options, const Environment& environment
     if (!model) return report_failure(kScoreCommand, model.error());
     std::vector<std::string> texts;
     for (const std::string& file : options.files) {
-        Result<std::string> text = text_of(file, environment);
+        Result<std::string> text = read_file_or_stdin(file, kTextBytesMax);
         if (!text) return report_failure(kScoreCommand, text.error());
         texts.push_back(std::move(text).value());
     }

@@ -78,7 +78,7 @@ public:
         written_ = Clock::now();
         while (true) {
             std::string events;
-            const bool news = take_news(events);
+            const bool news = co_await take_news(events);
             if (!events_.status()) co_return co_await write_failure(std::move(events));
             if (set_.over()) co_return co_await write_end(std::move(events));
             if (!events.empty()) {
@@ -99,18 +99,37 @@ public:
 
 private:
     /// Whether there was something new.
-    bool take_news(std::string& events) {
+    asio::awaitable<bool> take_news(std::string& events) {
         bool news = false;
         while (events.size() < kWriteBytes && events_.status()) {
             const std::optional<AnswerSet::Next> next = set_.next();
             if (!next) break;
             news = true;
-            if (!next->prompt_scores.empty()) events_.add_prompt(next->choice, next->prompt_scores);
-            events += events_.add(next->choice, next->piece);
+            const std::string made = co_await read(*next);
+            events += made;
             if (next->piece.over && !streams_.resumed)
                 context_.metrics.add_answer(next->piece.stats, Clock::now() - begun_);
         }
-        return news;
+        co_return news;
+    }
+
+    /// The log probabilities of a long prompt are megabytes of JSON, which the pool makes.
+    asio::awaitable<std::string> read(const AnswerSet::Next& next) {
+        if (next.prompt_scores.empty()) co_return events_.add(next.choice, next.piece);
+        has_prompt_scores_ = true;
+        auto both = [&] {
+            events_.add_prompt(next.choice, next.prompt_scores);
+            return events_.add(next.choice, next.piece);
+        };
+        std::string made = co_await on_pool(context_, both);
+        co_return made;
+    }
+
+    asio::awaitable<std::string> whole_body() {
+        if (!has_prompt_scores_) co_return events_.body() + "\n";
+        auto make = [&] { return events_.body() + "\n"; };
+        std::string made = co_await on_pool(context_, make);
+        co_return made;
     }
 
     /// After news the readers are silent for their pause.
@@ -128,7 +147,8 @@ private:
 
     asio::awaitable<bool> write_end(std::string events) {
         if (!streams_.on) {
-            const Reply whole{.body = events_.body() + "\n"};
+            std::string body = co_await whole_body();
+            const Reply whole{.body = std::move(body)};
             co_return co_await writer_.write(whole, terms_);
         }
         events += events_.end();
@@ -158,6 +178,7 @@ private:
     ResponseForm& events_;
     StreamTerms streams_;
     std::chrono::milliseconds pause_;
+    bool has_prompt_scores_ = false;
     HttpWriter writer_;
     Wakeup wakeup_;
     Clock::time_point begun_ = Clock::now();

@@ -1,5 +1,7 @@
 #include "launch/serve/load_served_model.hpp"
 
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fmt/core.h>
 #include <optional>
@@ -23,14 +25,17 @@ void tell(const std::string& what) {
 }
 
 /// The methods to try, in this order.
-AutoChoice choice_of(const ServeOptions& options,
-                     const ModelFile& file,
-                     const Environment& environment) {
+AutoChoice choice_of(const ServeOptions& options, const MethodHistory& history) {
     if (!options.config_file.empty()) return {.method = {}, .reason = "--config"};
     if (options.method == kPlainMethod) return {.method = kPlainPipeline, .reason = {}};
     if (options.method != kAutoMethod) return {.method = options.method, .reason = {}};
-    return MethodHistory{file, options.model, options.draft_model, environment.cache_folder}.choose(
-        kPlainPipeline);
+    return history.choose(kPlainPipeline);
+}
+
+GrammarHelperOptions grammar_options(const ServeOptions& options) {
+    GrammarHelperOptions made;
+    made.limits.processor_time = std::chrono::milliseconds{std::llround(options.grammar_s * 1e3)};
+    return made;
 }
 
 /// The configuration of --config, or of `method`.
@@ -112,7 +117,10 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
     Result<std::unique_ptr<ServedModel>> opened = open_served(options, environment);
     if (!opened) return opened.error();
     ServedModel& model = *opened.value();
-    const AutoChoice choice = choice_of(options, model.opened.file, environment);
+    MethodHistory history{model.opened.file,   options.model,
+                          options.draft_model, environment.cache_folder,
+                          options.requests,    MethodHistory::Batches::AsTheyCome};
+    const AutoChoice choice = choice_of(options, history);
     if (options.method == kAutoMethod && options.config_file.empty())
         tell("method " + choice.method + ": " + choice.reason);
     std::vector<std::string> methods{choice.method};
@@ -134,6 +142,7 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         const std::chrono::milliseconds drain = written.value().supervision.drain;
         model.method = written.value().name;
         model.gamma = gamma_max(written.value());
+        const PipelineConfig config = written.value();
         Result<std::unique_ptr<PipelineSession>> session =
             start(model, std::move(written).value(), tried, environment, log);
         if (!session) {
@@ -149,8 +158,11 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
             std::make_unique<GrammarHelpers>(
                 grammar_vocabulary(model.opened.tokenizer,
                                    static_cast<std::size_t>(model.opened.file.config().vocab_size)),
-                GrammarHelperOptions{}));
-        return LoadedModel{std::move(opened).value(), drain};
+                grammar_options(options)));
+        LoadedModel loaded{std::move(opened).value(), drain};
+        if (options.config_file.empty() && options.gpus.empty())
+            loaded.record.emplace(std::move(history), method, config);
+        return loaded;
     }
     return *failure;
 }

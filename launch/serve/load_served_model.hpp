@@ -8,18 +8,21 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "ipc/base/result.hpp"
 #include "launch/api/served_model.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/serve/serve_options.hpp"
+#include "launch/serve/served_record.hpp"
 
 namespace paceline::serve {
 
 struct LoadedModel {
     std::unique_ptr<ServedModel> model;
     std::chrono::milliseconds drain_limit{0};
+    std::optional<ServedRecord> record = {};  // nothing: the method has no name, or is on --gpus
 };
 
 /// Errors: those of the model, the configuration and PipelineSession::open().

@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <fmt/core.h>
+#include <mutex>
 #include <optional>
 #include <sys/wait.h>
 #include <thread>
@@ -63,7 +65,8 @@ Status check_options(const ServeOptions& options) {
     return known ? Status{} : known.error();
 }
 
-/// Loads while the server answers; the model outlives the server.
+/// Loads while the server answers, then keeps the record of its method; the model outlives the
+/// server.
 class Loading {
 public:
     Loading(const ServeOptions& options, const Environment& environment, RunLog& log)
@@ -75,7 +78,13 @@ public:
     void begin(serve::HttpServer& server) {
         thread_ = std::thread{[this, &server] { load(server); }};
     }
+    /// After the server's last answer.
     void wait() {
+        {
+            const std::lock_guard lock{mutex_};
+            over_ = true;
+        }
+        changed_.notify_all();
         if (thread_.joinable()) thread_.join();
     }
     [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
@@ -98,6 +107,18 @@ private:
                         model.method, model.context, model.running);
         std::fprintf(stderr, "paceline serve: ready: %s\n", ready.c_str());
         serve::tell_ready(ready);
+        if (loaded_.record) keep_record();
+    }
+    /// Until the server's end, and once more then.
+    void keep_record() {
+        std::unique_lock lock{mutex_};
+        bool last = false;
+        do {
+            last = changed_.wait_for(lock, serve::ServedRecord::kPeriod, [this] { return over_; });
+            lock.unlock();
+            loaded_.record->store(*loaded_.model->service);
+            lock.lock();
+        } while (!last);
     }
 
     const ServeOptions& options_;
@@ -105,6 +126,9 @@ private:
     RunLog& log_;
     serve::LoadedModel loaded_;
     std::optional<Error> failure_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool over_ = false;  // guarded by mutex_
     std::thread thread_;
 };
 

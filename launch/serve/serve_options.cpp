@@ -105,6 +105,12 @@ void add_where_to_serve(Command& command, ServeOptions& options) {
                     "seconds of a recovery after which further requests are refused with 503")
         .check(number_between(0.0, 86'400.0))
         .show_default();
+    command
+        .add_option("--grammar-seconds", options.grammar_s,
+                    "seconds of processor time to compile a schema or grammar; one that takes more "
+                    "is refused with 400")
+        .check(number_between(0.1, 600.0))
+        .show_default();
     command.add_option("--log", options.log_file, "write what all stages log to FILE");
     command.add_flag("-v,--verbose", options.verbose,
                      "show the same lines on standard error, and which stage is where");

@@ -35,6 +35,7 @@ struct ServeOptions {
     double head_timeout_s = 10.0;  // until a request's head has arrived
     double body_timeout_s = 60.0;  // until its body has
     double recovery_wait_s = 30.0;  // of a recovery, until further requests are refused
+    double grammar_s = 5.0;         // processor time to compile a grammar
     std::string log_file = {};
     bool verbose = false;
 };

@@ -52,6 +52,7 @@ constexpr Setting kSettings[] = {
     {"head_timeout", Kind::Number},
     {"body_timeout", Kind::Number},
     {"recovery_wait", Kind::Number},
+    {"grammar_seconds", Kind::Number},
     {"log"},
     {"verbose", Kind::Flag},
 };

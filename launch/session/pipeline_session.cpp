@@ -97,8 +97,16 @@ public:
         log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
     }
 
-    /// `told` is called on the loop's thread when the loop ends.
-    void on_over(std::function<void(const Status&)> told) { on_over_ = std::move(told); }
+    /// `told` is called on the loop's thread, which is this one, when the loop ends.
+    void on_over(std::function<void(const Status&)> told) {
+        std::optional<Status> ended;
+        {
+            const std::lock_guard lock{door_};
+            ended = over_;
+        }
+        if (ended) return told(*ended);
+        on_over_ = std::move(told);
+    }
 
     [[nodiscard]] Status check(const Request& request) const {
         Request checked = request;
@@ -135,10 +143,9 @@ public:
     }
 
     static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
-        const auto plain = static_cast<double>(telemetry.gauge(gauges::kPlainTokenMicros));
-        if (plain > 0.0) stats.plain_rate = 1e6 / plain;
-        stats.speculation_gain =
-            static_cast<double>(telemetry.gauge(gauges::kSpeculationGain)) / 1000.0;
+        const AccountFigures account = account_figures(telemetry);
+        if (account.plain_token_us > 0.0) stats.plain_rate = 1e6 / account.plain_token_us;
+        stats.speculation_gain = account.gain();
     }
 
     [[nodiscard]] PipelineStats stats() const {

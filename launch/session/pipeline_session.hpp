@@ -82,8 +82,8 @@ public:
     void post(std::function<void()> what);
     /// Calls `what` on the loop's thread each `period` from now on, until the loop ends.
     void call_every(Micros period, std::function<void()> what);
-    /// `told` is called on the loop's thread when the loop ends, with the reason if it is an error:
-    /// open answers get no further tokens, and their on_end is not called.
+    /// `told` is called on the loop's thread when the loop ends, at once if it has, with the reason
+    /// if it is an error: open answers get no further tokens, and their on_end is not called.
     void on_over(std::function<void(const Status& ended)> told);
 
     void close(RequestId request);  // forgets an ended request

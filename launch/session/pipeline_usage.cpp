@@ -7,6 +7,13 @@
 
 namespace paceline {
 
+AccountFigures account_figures(const TelemetrySnapshot& telemetry) {
+    const auto micros = [&](Gauge gauge) { return static_cast<double>(telemetry.gauge(gauge)); };
+    return {.plain_us = micros(gauges::kTurnsPlainMicros),
+            .took_us = micros(gauges::kTurnsMicros),
+            .plain_token_us = micros(gauges::kPlainTokenMicros)};
+}
+
 PipelineUsage usage_of(std::span<const StageRecord> records,
                        const Placement& placement,
                        std::int32_t text_slots) {
@@ -18,8 +25,11 @@ PipelineUsage usage_of(std::span<const StageRecord> records,
         const TelemetrySnapshot telemetry = record.telemetry.snapshot();
         for (std::size_t i = 0; i < kCounters; ++i) usage.counters[i] += telemetry.counters[i];
         // The newest incarnation is the last one.
-        if (record.id == StageId{1})
+        if (record.id == StageId{1}) {
             usage.kv_pages_used = static_cast<std::int64_t>(telemetry.gauge(gauges::kKvPages));
+            usage.account = account_figures(telemetry);
+            usage.account.incarnation = record.epoch.value;
+        }
         for (std::size_t p = 0; p < usage.processes.size(); ++p) {
             if (placement.processes[p].id() != record.id) continue;
             PipelineUsage::Process& process = usage.processes[p];

@@ -14,9 +14,23 @@
 
 #include "launch/placement/placement.hpp"
 #include "runtime/observe/counters.hpp"
+#include "runtime/observe/stage_telemetry.hpp"
 #include "runtime/parent/supervisor.hpp"
 
 namespace paceline {
+
+/// What the account of costs and gains has measured since the first segment was started
+/// (actors/account/guard_turns.hpp).
+struct AccountFigures {
+    double plain_us = 0.0;          // what the tokens of all turns take without speculation,
+    double took_us = 0.0;           // and what they took
+    double plain_token_us = 0.0;    // a token of a request without speculation; 0: not known
+    std::uint32_t incarnation = 0;  // of the first segment whose sums these are
+
+    /// Times plain decoding; 0: not known.
+    [[nodiscard]] double gain() const { return took_us > 0.0 ? plain_us / took_us : 0.0; }
+};
+[[nodiscard]] AccountFigures account_figures(const TelemetrySnapshot& telemetry);
 
 struct PipelineUsage {
     struct Process {
@@ -28,6 +42,7 @@ struct PipelineUsage {
     std::int64_t kv_pages_used = 0;  // of the target, by running answers
     std::int64_t kv_pages = 0;
     std::array<std::uint64_t, kCounters> counters = {};  // summed over all processes
+    AccountFigures account = {};                         // of the newest first segment
 
     [[nodiscard]] std::uint64_t counter(Counter c) const {
         return counters[static_cast<std::size_t>(c)];

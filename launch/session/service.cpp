@@ -25,8 +25,8 @@ Service::Service(std::unique_ptr<PipelineSession> session,
       last_tick_{Clock::now()},
       session_{std::move(session)},
       grammars_{std::move(grammars)} {
-    session_->on_over([this](const Status& ended) { over(ended); });
     session_->call([this] { publish(); });
+    session_->on_over([this](const Status& ended) { over(ended); });
     session_->call_every(kTick, [this] { tick(); });
 }
 

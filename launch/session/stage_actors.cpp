@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/core.h>
 
 #include <spdlog/spdlog.h>
 
@@ -15,6 +16,7 @@
 #include "launch/load/model_grammars.hpp"
 #include "launch/load/self_draft_plan.hpp"
 #include "launch/session/draft_sources.hpp"
+#include "model/weights/trained_parts.hpp"
 #include "runtime/loop/control_port.hpp"
 
 namespace paceline {
@@ -110,6 +112,31 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
                                         "\": mixed classes do not give equal bits"};
 }
 
+/// The last segment sends an EAGLE draft the states that it reads. Errors: those of
+/// open_eagle_part(); BadArgument for states of layers that another segment has, Unsupported for
+/// those of a GPU.
+Status add_features(const StageAssignment& assignment,
+                    const ModelFile& file,
+                    const StageSpec& spec,
+                    SegmentPlan& plan) {
+    if (plan.next || !plan.draft || !assignment.draft.reads_features()) return {};
+    Result<EaglePart> part = open_eagle_part(assignment.parts.draft, file);
+    if (!part) return part.error();
+    plan.features = FeatureOptions{*plan.draft, std::move(part.value().spec.layers)};
+    const std::vector<int>& layers = plan.features->layers;
+    if (layers.empty()) return {};
+    const std::string reads =
+        fmt::format("{} reads states after layer {}", assignment.parts.draft, layers.front());
+    if (spec.device.gpu)
+        return Error{Errc::Unsupported,
+                     reads + ": a target on a GPU keeps those of the last alone"};
+    if (layers.front() > spec.layers.first) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("{}: the last segment has the layers from {} on; give the target one "
+                             "segment",
+                             reads, spec.layers.first)};
+}
+
 /// The first segment drafts for itself.
 Status add_self_draft(const StageAssignment& assignment,
                       const ModelFile& file,
@@ -120,6 +147,7 @@ Status add_self_draft(const StageAssignment& assignment,
     if (Status s = check_first_segment(self.value().options, options.last_layer); !s.ok()) return s;
     options.final_head = options.final_head || self.value().final_head;
     for (HeadSpec& head : self.value().heads) options.heads.push_back(std::move(head));
+    options.adapter = std::move(self.value().adapter);
     plan.self_draft = std::move(self).value().options;
     plan.self_draft->on_auto_off = [](bool drafts, double gain) {
         if (drafts) return spdlog::info("drafts again, to measure the gain anew");
@@ -156,6 +184,7 @@ Result<HostedActor> make_segment(const ModelFile& file,
     if (assignment.self_draft && !plan.previous) {
         if (Status s = add_self_draft(assignment, file, options, plan); !s.ok()) return s.error();
     }
+    if (Status s = add_features(assignment, file, spec, plan); !s.ok()) return s.error();
     Result<std::unique_ptr<Backend>> backend = load(file, options, spec, make, hello);
     if (!backend) return backend.error();
     if (Status s = check_class(*backend.value(), hello); !s.ok()) return s.error();
@@ -203,6 +232,7 @@ Result<HostedActor> make_draft(const ModelFile& target,
     if (spec.role == StageRole::Correct) config.observe_nothing();
     DraftTools tools;
     tools.grammars = lazy_grammar_loader(assignment.model);
+    tools.grammar_use = config.grammar;
     Result<DraftSourceFactory> source = draft_source(config, target.tokenizer());
     if (!source) return source.error();
     tools.source = std::move(source).value();
@@ -225,7 +255,9 @@ Result<HostedActor> make_draft(const ModelFile& target,
                                         .shared_tokens = plan.value().shared_tokens,
                                         .rows_max = spec.rows_max,
                                         .skip = plan.value().skip,
-                                        .whole_text = plan.value().whole_text});
+                                        .whole_text = plan.value().whole_text,
+                                        .target_features = spec.role == StageRole::Draft &&
+                                                           config.reads_features()});
         tools.programme = plan.value().programme;
         tools.search = std::move(plan.value().search);
         tools.on_set = tell_set;

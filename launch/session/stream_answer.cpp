@@ -50,12 +50,15 @@ Result<Answer> stream_answer(Generator& generator,
     if (!made) return made.error();
     Answer& answer = made.value();
     FinishReason& finish = answer.stats.finish;
+    if (finish == FinishReason::GrammarFailed)
+        return Error{Errc::BadFile, fmt::format("the answer ends after {} tokens: {}",
+                                                answer.ids.size(), kGrammarFailed)};
     if (finish == FinishReason::Failed && wanted.request.compiled != nullptr) {
         return Error{
             Errc::BadArgument,
             fmt::format(
                 "no token can be drawn after {} of the answer: the grammar allows none that the "
-                "vocabulary has, or cannot be loaded",
+                "vocabulary has, or no logit is a finite number",
                 answer.ids.size())};
     }
     if (finish == FinishReason::Failed) {

@@ -35,6 +35,15 @@ double sureness(double accuracy, double drawn) {
     return drawn < sure ? kOracleSure : kOracleUnsure;
 }
 
+/// What is said where the ranks have these probabilities, by a model that is too sure.
+std::array<double, 4> overconfident(std::array<double, 4> parts, double overconfidence) {
+    const double first = std::pow(parts[0], 1.0 / overconfidence);
+    const double others = parts[0] < 1.0 ? (1.0 - first) / (1.0 - parts[0]) : 1.0;
+    for (std::size_t rank = 1; rank < 4; ++rank) parts[rank] *= others;
+    parts[0] = first;
+    return parts;
+}
+
 /// The probability of each rank to hold the target's token; none above the one before it.
 std::array<double, 4> parts_of(double sure) {
     std::array<double, 4> parts{sure};
@@ -44,6 +53,10 @@ std::array<double, 4> parts_of(double sure) {
 }
 
 }  // namespace
+
+double oracle_part_of_one(Position position, std::uint64_t salt) {
+    return part_of_one(mixed(0, position, salt));
+}
 
 TokenId oracle_next(TokenId token, Position position, int vocab_size) {
     const auto tokens = static_cast<std::uint64_t>(vocab_size);
@@ -55,14 +68,16 @@ OracleSaying oracle_saying(TokenId token,
                            int vocab_size,
                            double accuracy,
                            std::uint64_t salt,
-                           std::optional<double> reliability) {
+                           std::optional<double> reliability,
+                           const OracleSlant& slant) {
     const TokenId right = oracle_next(token, position, vocab_size);
     const double sign = part_of_one(mixed(token, position, salt));
     double drawn = part_of_one(mixed(token, position, salt + 1));
-    const std::array<double, 4> parts = parts_of(reliability ? accuracy : sureness(accuracy, sign));
-    std::array<double, 4> said = parts;
+    const double thinks = reliability ? accuracy : sureness(accuracy, sign);
+    const std::array<double, 4> parts = parts_of(thinks * slant.accuracy);
+    std::array<double, 4> said = overconfident(parts_of(thinks), slant.overconfidence);
     if (reliability) {
-        const bool sure = (drawn < accuracy) == (sign < *reliability);
+        const bool sure = (drawn < parts[0]) == (sign < *reliability);
         said = parts_of(sure ? kOracleSure : kOracleUnsure);
         // All on the four ranks: the first has exactly the probability that was meant.
         const double others = said[1] + said[2] + said[3];
@@ -97,6 +112,7 @@ OracleBackend::OracleBackend(const ModelConfig& shape,
       adapter_{options.adapter.has_value()},
       part_{part},
       accuracy_{accuracy} {
+    if (accuracy_.bad_phases) phases_.emplace(*accuracy_.bad_phases);
     PACE_CHECK(config_.dim >= 3 && config_.vocab_size >= 8,
                "a hidden state holds three numbers, a vocabulary four wrong tokens");
 }
@@ -147,6 +163,16 @@ RunOutcome OracleBackend::run_layers(std::span<const Row> rows,
     return RunOutcome::Done;
 }
 
+OracleSaying OracleBackend::saying(TokenId token, Position position, bool drafts) {
+    const OracleSlant slant{.overconfidence = accuracy_.overconfidence,
+                            .accuracy = phases_ ? phases_->accuracy(position) : 1.0};
+    const int vocab = config_.vocab_size;
+    if (drafts)
+        return oracle_saying(token, position, vocab, accuracy_.draft, kDraftSalt,
+                             accuracy_.reliability, slant);
+    return oracle_saying(token, position, vocab, accuracy_.exit, kExitSalt, {}, slant);
+}
+
 void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<float> logits) {
     PACE_CHECK(has_head(id), "a head of this segment");
     const std::span<const float> hidden = placed.host();
@@ -164,13 +190,9 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
             out[static_cast<std::size_t>(oracle_next(token, position, config_.vocab_size))] = 0.0F;
             continue;
         }
-        const bool drafts = part_ == Part::Draft || self_drafted;
-        const OracleSaying saying =
-            drafts ? oracle_saying(token, position, config_.vocab_size, accuracy_.draft, kDraftSalt,
-                                   accuracy_.reliability)
-                   : oracle_saying(token, position, config_.vocab_size, accuracy_.exit, kExitSalt);
-        for (std::size_t rank = 0; rank < saying.tokens.size(); ++rank)
-            out[static_cast<std::size_t>(saying.tokens[rank])] = saying.log_probs[rank];
+        const OracleSaying said = saying(token, position, part_ == Part::Draft || self_drafted);
+        for (std::size_t rank = 0; rank < said.tokens.size(); ++rank)
+            out[static_cast<std::size_t>(said.tokens[rank])] = said.log_probs[rank];
     }
 }
 

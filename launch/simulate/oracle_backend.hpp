@@ -13,9 +13,14 @@
 // right and low where it is wrong, and the other way round in 1 - reliability of the cases. With
 // `accuracy` it sets where chains end by a stop rule, so M and alpha of a paper can be reproduced.
 //
+// With an `overconfidence` c above 1 a draft or exit says p^(1/c) where its first choice is right
+// with probability p. In bad phases (oracle_phases.hpp) both are right less often and do not know
+// it.
+//
 // A hidden state holds the row's token and position, and whether it was drafted: what an exit after
 // any layer, and the head after the last one, need. Nothing is computed; time comes from a cost
-// table. Errors of a draft and of an exit are independent of each other, which real ones are not.
+// table. Without bad phases errors of a draft and of an exit are independent of each other and of
+// those before, which real ones are not.
 // One thread.
 #pragma once
 
@@ -25,6 +30,7 @@
 #include <span>
 #include <string>
 
+#include "launch/simulate/oracle_phases.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/weights/model_file.hpp"
@@ -36,6 +42,8 @@ struct OracleAccuracy {
     double draft = 0.8;  // the draft's first choice is the target's token; 0 .. 1
     double exit = 0.6;   // the same of an exit's head
     std::optional<double> reliability = {};  // of a draft's probability; empty: it is calibrated
+    double overconfidence = 1.0;             // >= 1; 1: none; without a reliability
+    std::optional<OracleBadPhases> bad_phases = {};
 };
 
 /// Of a wrong first choice, the parts in which the target's token is the second, third and fourth:
@@ -53,6 +61,15 @@ struct OracleSaying {
     std::array<float, 4> log_probs;  // of each
 };
 
+/// A number that is drawn for a position, uniform in [0, 1).
+[[nodiscard]] double oracle_part_of_one(Position position, std::uint64_t salt);
+
+/// How what a model says differs from how often it is right.
+struct OracleSlant {
+    double overconfidence = 1.0;  // as OracleAccuracy
+    double accuracy = 1.0;        // its first choice is right so many times as often as it thinks
+};
+
 /// The target's token after `token` at `position`.
 [[nodiscard]] TokenId oracle_next(TokenId token, Position position, int vocab_size);
 
@@ -62,7 +79,8 @@ struct OracleSaying {
                                          int vocab_size,
                                          double accuracy,
                                          std::uint64_t salt,
-                                         std::optional<double> reliability = {});
+                                         std::optional<double> reliability = {},
+                                         const OracleSlant& slant = {});
 
 class OracleBackend final : public Backend {
 public:
@@ -95,6 +113,7 @@ public:
 
 private:
     [[nodiscard]] bool drafted(const Row& row) const;
+    [[nodiscard]] OracleSaying saying(TokenId token, Position position, bool drafts);
 
     ModelConfig config_;
     int first_layer_;
@@ -105,6 +124,7 @@ private:
     bool adapter_;
     Part part_;
     OracleAccuracy accuracy_;
+    std::optional<OraclePhases> phases_;
 };
 
 }  // namespace paceline

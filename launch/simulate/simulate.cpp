@@ -67,6 +67,11 @@ void add_run_options(Command& command, SimulateOptions& options) {
         .check(whole_number(0, 1024))
         .show_default();
     command
+        .add_option("--shared-device", options.shared_devices,
+                    "processes that share one device, such as draft,target: their jobs slow each "
+                    "other while they overlap; all: every one; may be repeated")
+        .repeated();
+    command
         .add_option("--hop-us", options.hop_micros,
                     "microseconds of a message between devices, instead of the table's; 0: free")
         .check(number_between(0, 1e9));
@@ -106,6 +111,32 @@ void add_oracle_options(Command& command, SimulateOptions& options) {
                     "(0.4) where it is wrong (default: it is calibrated)")
         .check(number_between(0, 1))
         .needs("--acceptance");
+    command
+        .add_option("--overconfidence", options.overconfidence,
+                    "and the exponent by which drafts and exits are too sure: p^(1/X) is said "
+                    "where they are right with probability p; 1: calibrated")
+        .check(number_between(1, 100))
+        .needs("--acceptance")
+        .excludes("--draft-reliability")
+        .show_default();
+    command
+        .add_option("--bad-share", options.bad_phases.share,
+                    "and the part of the text in which they are right less often, and do not know")
+        .check(number_between(0, 0.99))
+        .needs("--acceptance")
+        .show_default();
+    command
+        .add_option("--bad-length", options.bad_phases.length,
+                    "and the mean length of such a phase, in tokens")
+        .check(number_between(1, 1e6))
+        .needs("--bad-share")
+        .show_default();
+    command
+        .add_option("--bad-accuracy", options.bad_phases.accuracy,
+                    "and how many times as often they are right in one as otherwise")
+        .check(number_between(0, 1))
+        .needs("--bad-share")
+        .show_default();
     command.add_option("--prompt-tokens", options.prompt_tokens, "and the length of each prompt")
         .check(whole_number(1, 100'000))
         .show_default();
@@ -187,6 +218,9 @@ Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& envi
     if (options.prompt || !options.prompts_file.empty())
         return Error{Errc::BadArgument,
                      "a shape (--random) has no tokenizer: --prompt and --prompts are for models"};
+    if (!options.bad_phases.possible())
+        return Error{Errc::BadArgument,
+                     "--bad-length: bad phases that short are more of the text than --bad-share"};
     Result<ModelFile> file = open_model_file(options.model, environment);
     if (!file) return file.error();
     const int vocab_size = file.value().config().vocab_size;
@@ -206,8 +240,23 @@ Result<Asked> ask_oracle(const SimulateOptions& options, const Environment& envi
     }
     asked.task.oracle = {.draft = *options.acceptance,
                          .exit = options.exit_accuracy.value_or(*options.acceptance),
-                         .reliability = options.reliability};
+                         .reliability = options.reliability,
+                         .overconfidence = options.overconfidence};
+    if (options.bad_phases.share > 0.0) asked.task.oracle->bad_phases = options.bad_phases;
     return asked;
+}
+
+/// Those between commas.
+std::vector<std::string> words_of(const std::string& names) {
+    std::vector<std::string> words{""};
+    for (const char letter : names) {
+        if (letter == ',') {
+            words.emplace_back();
+        } else {
+            words.back() += letter;
+        }
+    }
+    return words;
 }
 
 Result<Common> prepare(const SimulateOptions& options,
@@ -228,6 +277,8 @@ Result<Common> prepare(const SimulateOptions& options,
     task.request.max_tokens = options.max_tokens;
     task.at_once = options.at_once;
     task.trace = !options.trace_file.empty();
+    for (const std::string& names : options.shared_devices)
+        task.shared_devices.push_back(words_of(names));
     StageTimingOptions timing;
     timing.threads = static_cast<std::uint32_t>(options.device_threads);
     timing.neighbours = static_cast<std::uint32_t>(options.busy_neighbours);

@@ -10,6 +10,7 @@
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "launch/load/sampling_options.hpp"
+#include "launch/simulate/oracle_phases.hpp"
 
 namespace paceline {
 
@@ -25,12 +26,15 @@ struct SimulateOptions {
     std::optional<double> acceptance;  // --acceptance, and the next two: of a shape (--random)
     std::optional<double> exit_accuracy;
     std::optional<double> reliability;
+    double overconfidence = 1.0;
+    OracleBadPhases bad_phases;  // share 0: none
     int prompt_tokens = 128;
     int max_tokens = 128;
     int at_once = 1;
     SamplingOptions sampling;
     int device_threads = 1;
     int busy_neighbours = 0;
+    std::vector<std::string> shared_devices;  // names between commas, of each
     std::optional<double> hop_micros;
     std::vector<std::string> settings;  // --set
     std::vector<std::string> sweeps;    // --sweep

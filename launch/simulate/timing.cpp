@@ -162,13 +162,19 @@ Result<std::unique_ptr<StageTiming>> StageTiming::make(const CostTable& table,
     return timing;
 }
 
-SimTime StageTiming::job(StageId process, const JobLabel& label, SimRandom& random) {
+StageId StageTiming::costs_at(StageId process, const JobLabel& label) const {
     const bool optimises = std::strcmp(label.name, "optimise") == 0;
-    if (optimises && draft_only_.contains(process))
-        return table_timing_->job(draft_of(process), label, random);
-    if (!is_draft(label)) return table_timing_->job(process, label, random);
-    const SimTime takes = table_timing_->job(draft_of(process), label, random);
-    if (!options_.draft_cost) return takes;
+    const bool drafts = is_draft(label) || (optimises && draft_only_.contains(process));
+    return drafts ? draft_of(process) : process;
+}
+
+double StageTiming::contention(StageId process, const JobLabel& label, std::uint32_t others) {
+    return table_timing_->contention(costs_at(process, label), label, others);
+}
+
+SimTime StageTiming::job(StageId process, const JobLabel& label, SimRandom& random) {
+    const SimTime takes = table_timing_->job(costs_at(process, label), label, random);
+    if (!is_draft(label) || !options_.draft_cost) return takes;
     JobLabel one = label;
     one.rows = 1;
     one.heads = std::min(label.heads, std::uint32_t{1});

@@ -57,6 +57,9 @@ public:
         const StageTimingOptions& options);
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
+    [[nodiscard]] double contention(StageId process,
+                                    const JobLabel& label,
+                                    std::uint32_t others) override;
     [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
     [[nodiscard]] SimTime control_hop(SimRandom& random) override {
         return table_timing_->control_hop(random);
@@ -68,6 +71,9 @@ public:
     [[nodiscard]] const std::optional<Error>& error() const { return table_timing_->error(); }
 
 private:
+    /// Under which the table has the costs of a job.
+    [[nodiscard]] StageId costs_at(StageId process, const JobLabel& label) const;
+
     StageTiming(CostTable table,
                 std::map<StageId, CostsOfProcess> processes,
                 SimTime default_hop,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <utility>
 
@@ -73,7 +74,7 @@ StageCosts costs_of(const PlacedProcess& process,
         } else if (config.draft && config.draft->computes()) {
             const DraftConfig& draft = *config.draft;
             const bool own = draft.skips();
-            const bool trained = draft.model == DraftModelKind::Trained;
+            const bool trained = draft.is_part();
             const auto name = [&, &parts = parts](int short_list) {
                 return own ? cost_name(file, dtype, short_list)
                            : cost_name(parts.files.draft, dtype, short_list);
@@ -146,11 +147,15 @@ Result<Parts> make_parts(const ModelFile& file,
     for (PlacedStage& stage : parts.placement.stages) stage.device = {};
     const ThreadPlan threads = plan_threads(machine.value(), 0);
     EdgeSizes sizes{.dim = file.config().dim};
-    if (parts.placement.correct() && config.draft && config.draft->computes()) {
+    const bool sized =
+        config.draft && (parts.placement.correct() || config.draft->reads_features());
+    if (sized && config.draft->computes()) {
         const Result<DraftBackend> draft = plan_draft_backend(
             *config.draft, pipeline.parts.files, file, cpu_options(model, threads, kv_slots));
         if (!draft) return draft.error();
-        sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
+        if (parts.placement.correct()) sizes.draft_kv_row_bytes = kv_row_bytes(draft.value(), file);
+        const std::optional<EagleSpec>& eagle = draft.value().options.eagle;
+        if (eagle) sizes.feature_states = eagle->states();
     }
     parts.edges = edges_of(parts.placement, config, sizes);
     CommonAssignment common;
@@ -168,6 +173,34 @@ Result<Parts> make_parts(const ModelFile& file,
             return s.error();
     }
     return parts;
+}
+
+Status share_devices(Parts& parts, const std::vector<std::vector<std::string>>& devices) {
+    std::string known;
+    for (const SimProcessSpec& spec : parts.processes)
+        known += (known.empty() ? "" : ", ") + spec.process.name;
+    for (const std::vector<std::string>& names : devices) {
+        if (names == std::vector<std::string>{"all"} && devices.size() == 1) {
+            for (SimProcessSpec& spec : parts.processes) spec.device = "all";
+            return {};
+        }
+        const std::string device = fmt::format("{}", fmt::join(names, ","));
+        for (const std::string& name : names) {
+            const auto found =
+                std::find_if(parts.processes.begin(), parts.processes.end(),
+                             [&](const SimProcessSpec& spec) { return spec.process.name == name; });
+            if (found == parts.processes.end())
+                return Error{Errc::BadArgument,
+                             fmt::format("shared device {}: there is no process '{}', but {}",
+                                         device, name, known)};
+            if (!found->device.empty())
+                return Error{Errc::BadArgument,
+                             fmt::format("shared device {}: '{}' is on {} already", device, name,
+                                         found->device)};
+            found->device = device;
+        }
+    }
+    return {};
 }
 
 /// Tokens of prompt and answer together: of the longest prompt.
@@ -294,6 +327,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
     Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
     if (!parts) return parts.error();
+    if (Status s = share_devices(parts.value(), task.shared_devices); !s) return s.error();
     const Placement& placement = parts.value().placement;
     std::vector<StageCosts> stage_costs;
     for (const PlacedProcess& process : placement.processes)

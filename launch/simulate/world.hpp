@@ -3,9 +3,9 @@
 // for a model that does not fit here, on an oracle with given ones), and a virtual clock fed by a
 // cost table, so that devices that are not there can be compared.
 //
-// One process of the configuration is one device. Jobs are computed on this machine's cores, one
-// after the other; the time that this takes does not influence the result. There are no faults in
-// this world.
+// One process of the configuration is one device, unless the task has several share one. Jobs are
+// computed on this machine's cores, one after the other; the time that this takes does not
+// influence the result. There are no faults in this world.
 // Owns weights, actors and world. One thread.
 #pragma once
 
@@ -33,6 +33,9 @@ struct SimulateTask {
     Request request;  // of every answer but for its text; its context is the pipeline's
     int at_once = 1;  // answers that are decoded at the same time
     bool trace = false;
+    /// Names of processes that share a device, for each such device (shared_device.hpp); a single
+    /// "all" puts every process on one.
+    std::vector<std::vector<std::string>> shared_devices = {};
     /// The model is a shape: its text is an oracle's, whose drafts and exits are right so often.
     std::optional<OracleAccuracy> oracle = {};
 };
@@ -48,8 +51,9 @@ struct SimulatedRun {
 };
 
 /// Builds the world of `pipeline` for `model`, answers all prompts, takes it down again.
-/// Errors: those of place() and make_stage_actors(); BadArgument for a prompt that does not fit or
-/// costs that the table lacks; Protocol if an actor broke a rule of the world.
+/// Errors: those of place() and make_stage_actors(); BadArgument for a prompt that does not fit,
+/// costs that the table lacks, or a shared device of no process or one of another device; Protocol
+/// if an actor broke a rule of the world.
 [[nodiscard]] Result<SimulatedRun> simulate(const ModelFile& file,
                                             const ModelOptions& model,
                                             const ResolvedConfig& pipeline,

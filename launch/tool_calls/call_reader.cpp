@@ -37,9 +37,8 @@ void CallReader::run(ReplyEvents& events) {
 
 void CallReader::finish(ReplyEvents& events) {
     while (state_ != State::Start && state_ != State::Text) {
-        if (call_.begun()) {
-            call_.finish(events);
-            call_ = {};
+        if (call_.begun() || xml_.begun()) {
+            end_call(events);
             state_ = State::Text;
         } else if (state_ == State::After || state_ == State::Closing) {
             state_ = State::Text;  // blanks, or a part of the tag that closes
@@ -86,7 +85,7 @@ void CallReader::step(char c, ReplyEvents& events) {
     }
     if (state_ == State::Text) return text(c, events);
     held_ += c;
-    if (held_.size() > kHeldBytesMax && !call_.begun()) return give_up(events);
+    if (held_.size() > kHeldBytesMax && !call_.begun() && !xml_.begun()) return give_up(events);
     switch (state_) {
         case State::Marker:
             return marker(events);
@@ -96,6 +95,8 @@ void CallReader::step(char c, ReplyEvents& events) {
         case State::Object:
         case State::Arguments:
             return object(c, events);
+        case State::Xml:
+            return xml(c, events);
         case State::After:
             return after(c);
         case State::Closing:
@@ -118,7 +119,10 @@ void CallReader::text(char c, ReplyEvents& events) {
 }
 
 void CallReader::marker(ReplyEvents& events) {
-    if (opens_with(held_, true)) {
+    if (syntax_.tags && held_ == "<function=") {
+        xml_ = XmlCall::behind_tag(format_);
+        state_ = State::Xml;
+    } else if (opens_with(held_, true)) {
         state_ = State::Lead;
     } else if (!opens_with(held_, false)) {
         give_up(events);
@@ -134,6 +138,11 @@ void CallReader::begin_object(ReplyEvents& events, char c) {
 void CallReader::lead(char c, ReplyEvents& events) {
     if (is_json_space(c)) return;
     if (c == '{') return begin_object(events, c);
+    if (c == '<' && syntax_.tags && state_ == State::Lead) {
+        xml_ = XmlCall{format_};
+        state_ = State::Xml;
+        return xml(c, events);
+    }
     if (c == '[' && state_ == State::Lead) {
         list_ = true;
         state_ = State::Item;
@@ -147,14 +156,23 @@ void CallReader::lead(char c, ReplyEvents& events) {
     give_up(events);
 }
 
+void CallReader::call_begun() {
+    after_call_ = true;
+    at_start_ = false;
+    space_.clear();
+    held_.clear();
+}
+
+void CallReader::end_call(ReplyEvents& events) {
+    call_.finish(events);
+    xml_.finish(events);
+    call_ = {};
+    xml_ = {};
+}
+
 void CallReader::object(char c, ReplyEvents& events) {
     const CallObject::Step step = call_.push(c, events);
-    if (call_.begun()) {
-        after_call_ = true;
-        at_start_ = false;
-        space_.clear();
-        held_.clear();
-    }
+    if (call_.begun()) call_begun();
     if (step == CallObject::Step::Ended) {
         state_ = State::After;
         call_ = {};
@@ -162,9 +180,23 @@ void CallReader::object(char c, ReplyEvents& events) {
     } else if (step == CallObject::Step::Bad && !call_.begun()) {
         give_up(events);
     } else if (step == CallObject::Step::Bad) {
-        call_.finish(events);
-        call_ = {};
+        end_call(events);
         held_ = c;
+        read_again_as_text();
+    }
+}
+
+void CallReader::xml(char c, ReplyEvents& events) {
+    const XmlCall::Step step = xml_.push(c, events);
+    if (xml_.begun()) call_begun();
+    if (step == XmlCall::Step::Ended) {
+        state_ = State::After;
+        xml_ = {};
+    } else if (step == XmlCall::Step::Bad && !xml_.begun()) {
+        give_up(events);
+    } else if (step == XmlCall::Step::Bad) {
+        held_ = xml_.unread();
+        end_call(events);
         read_again_as_text();
     }
 }
@@ -259,6 +291,7 @@ void CallReader::give_up(ReplyEvents& events) {
     held_ = rest.empty() ? rest : rest.substr(1);
     if (!rest.empty()) emit({rest.data(), 1}, events);
     call_ = {};
+    xml_ = {};
     read_again_as_text();
 }
 

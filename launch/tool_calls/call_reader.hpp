@@ -4,7 +4,7 @@
 // back until its name and its arguments begin, at most kHeldBytesMax of it; what was said after n
 // bytes depends on these bytes alone, not on how they were divided. Blanks beside a call are
 // dropped, but not between two texts.
-// A call whose JSON is broken ends there; what follows is text.
+// A call whose JSON or whose tags are broken ends there; what follows is text.
 // One thread.
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #include "launch/tool_calls/call_object.hpp"
 #include "launch/tool_calls/tool_format.hpp"
+#include "launch/tool_calls/xml_call.hpp"
 
 namespace paceline::serve {
 
@@ -29,6 +30,8 @@ public:
     void push(std::string_view text, ReplyEvents& events);
     /// Once, at the end of the answer.
     void finish(ReplyEvents& events);
+    /// Bytes at the end of what was read that may be text, and are none yet.
+    [[nodiscard]] std::size_t held_bytes() const { return space_.size() + held_.size(); }
 
 private:
     enum class State : std::uint8_t {
@@ -38,6 +41,7 @@ private:
         Lead,    // behind it
         Item,    // an object of a list begins
         Object,
+        Xml,
         After,    // behind an object
         Closing,  // part of the tag that closes
         Name,
@@ -52,12 +56,15 @@ private:
     void marker(ReplyEvents& events);
     void lead(char c, ReplyEvents& events);
     void object(char c, ReplyEvents& events);
+    void xml(char c, ReplyEvents& events);
     void after(char c);
     void closing();
     void name(char c, ReplyEvents& events);
     void name_tag(char c);
     [[nodiscard]] bool opens_with(std::string_view text, bool whole) const;
     void begin_object(ReplyEvents& events, char c);
+    void call_begun();
+    void end_call(ReplyEvents& events);
     void emit(std::string_view text, ReplyEvents& events);
     void give_up(ReplyEvents& events);
     void read_again_as_text();
@@ -73,6 +80,7 @@ private:
     std::string name_ = {};
     std::string tag_ = {};
     CallObject call_ = {};
+    XmlCall xml_ = {};
     bool has_text_ = false;
     bool after_call_ = false;  // and no text since
     std::string todo_ = {};    // bytes to read, from at_ on

@@ -28,6 +28,8 @@ public:
 
     void push(std::string_view text, ReplyEvents& events);
     void finish(ReplyEvents& events);
+    /// Bytes at the end of what was read that may be text, and are none yet; behind a text.
+    [[nodiscard]] std::size_t held_bytes() const { return calls_.held_bytes(); }
     /// What comes next is part of a thought, or ends it.
     [[nodiscard]] bool thinks() const { return format_.thoughts && thoughts_.thinks(); }
 

@@ -4,6 +4,7 @@ namespace paceline::serve {
 namespace {
 
 constexpr std::string_view kHermesOpens[] = {"<tool_call>"};
+constexpr std::string_view kXmlOpens[] = {"<tool_call>", "<function="};
 constexpr std::string_view kLlamaOpens[] = {"<|python_tag|>"};
 constexpr std::string_view kMistralOpens[] = {"[TOOL_CALLS]"};
 constexpr std::string_view kPhiOpens[] = {"<|tool_call|>"};
@@ -17,6 +18,7 @@ constexpr ToolSyntax kLlama3{.name = "llama3", .opens = kLlamaOpens, .bare = tru
 constexpr ToolSyntax kMistral{.name = "mistral", .opens = kMistralOpens, .named = true};
 constexpr ToolSyntax kPhi4{
     .name = "phi4", .opens = kPhiOpens, .open_at_start = "functools", .close = "<|/tool_call|>"};
+constexpr ToolSyntax kXml{.name = "xml", .opens = kXmlOpens, .close = "</tool_call>", .tags = true};
 constexpr ToolSyntax kJson{.name = "json", .bare = true, .more = true};
 
 bool has(std::string_view text, std::string_view part) {
@@ -37,15 +39,17 @@ const ToolSyntax& syntax_of(ToolFormat format) {
             return kPhi4;
         case ToolFormat::Json:
             return kJson;
+        case ToolFormat::Xml:
+            return kXml;
         default:
             return kNone;
     }
 }
 
 ToolFormat tool_format_of(std::string_view chat_template) {
-    // Calls in the form of XML have the same tag around them: not of a supported family.
-    if (has(chat_template, "<tool_call>") && !has(chat_template, "<function="))
-        return ToolFormat::Hermes;
+    // Calls in the form of XML have the same tag around them.
+    if (has(chat_template, "<tool_call>"))
+        return has(chat_template, "<function=") ? ToolFormat::Xml : ToolFormat::Hermes;
     if (has(chat_template, "[TOOL_CALLS]")) return ToolFormat::Mistral;
     if (has(chat_template, "<|tool_call|>") || has(chat_template, "functools["))
         return ToolFormat::Phi4;

@@ -166,6 +166,9 @@ Status check_heads(const ModelConfig& config, const std::vector<HeadSpec>& heads
                                    field, transform.size(), square));
         }
         if (Status finite = check_finite(field + "transform", transform); !finite) return finite;
+        const bool fits = !transform.empty() && heads[h].norm_first;
+        if (heads[h].block == HeadBlock::Residual && !fits)
+            return bad(field + "block = residual, must have a transform and the norm first");
         if (Status list = check_list(config, field, heads[h].tokens); !list) return list;
     }
     return {};

@@ -28,6 +28,7 @@
 
 #include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
+#include "model/eagle_spec.hpp"
 #include "model/kernels/cpu/isa.hpp"
 #include "model/kernels/cpu/packed_matrix.hpp"
 #include "model/rows.hpp"
@@ -71,7 +72,9 @@ struct CpuOptions {
     bool final_head = false;   // norm and head also for a segment that does not end the model:
                                // a logit lens, or a draft made of the first layers
     std::vector<HeadSpec> heads{};          // HeadId 1, 2, ...: they need the head's weights too
-    std::optional<AdapterSpec> adapter{};   // after the segment's last layer
+    std::optional<AdapterSpec> adapter{};   // of an exit: Backend::run_adapter()
+    std::optional<EagleSpec> eagle{};       // the layers are an EAGLE draft's: of whoever wraps the
+                                            // backend (model/eagle), which does not read it
     std::optional<std::uint64_t> random{};  // seed of weights that the model has no bytes for
                                             // (model/weights/synthetic/synthetic_model.hpp)
     SublayerMask skipped{};  // sub-layers that every row skips: neither their weights nor their

@@ -79,6 +79,7 @@ void CpuWeights::plan_heads(const ModelFile& file, const CpuOptions& options) {
         CpuHead& head = heads_.emplace_back();
         head.tokens = spec.tokens;
         head.norm_first = spec.norm_first;
+        head.block = spec.block;
         head.output = head_;
         if (!spec.tokens.empty()) head.output.rows = static_cast<int>(spec.tokens.size());
         if (!spec.transform.empty()) head.transform = {type, dim, dim, nullptr};

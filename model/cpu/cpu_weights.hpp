@@ -33,6 +33,7 @@ struct CpuHead {
     PackedMatrix output;          // [tokens, dim]; all of the head's rows if there is no short list
     std::vector<TokenId> tokens;  // ascending; empty: the whole vocabulary
     bool norm_first = true;
+    HeadBlock block = HeadBlock::Linear;
 };
 
 /// Layer 0 would be one whose rows are embedded first.

@@ -194,7 +194,7 @@ void Forward::embed(int thread) {
     const int rows = static_cast<int>(rows_.size());
     for (int r = thread; r < rows; r += team_.size()) {
         const Row& row = rows_[static_cast<std::size_t>(r)];
-        if (row.first != 0) continue;
+        if (row.first != 0 || row.given) continue;
         unpack_row(weights_.embedding(), row.token,
                    {hidden_ + static_cast<std::ptrdiff_t>(r) * config_.dim,
                     static_cast<std::size_t>(config_.dim)});
@@ -210,8 +210,9 @@ void Forward::keep_stacks(int thread, int sublayer, const RowGroup* group) {
     const int rows = static_cast<int>(rows_.size());
     for (int r = thread; r < rows; r += team_.size()) {
         const Row& row = rows_[static_cast<std::size_t>(r)];
-        if (row.stack == nullptr || sublayer < row.first || sublayer >= row.last) continue;
-        std::memcpy(row.stack + static_cast<std::ptrdiff_t>(sublayer - row.first) * config_.dim,
+        const std::optional<std::size_t> place = row.stack_place(sublayer);
+        if (!place) continue;
+        std::memcpy(row.stack + *place * static_cast<std::size_t>(config_.dim),
                     hidden_ + static_cast<std::ptrdiff_t>(r) * config_.dim,
                     static_cast<std::size_t>(config_.dim) * sizeof(float));
     }

@@ -100,6 +100,8 @@ private:
         kernels_.scale_by(x + columns.first, weight.data() + columns.first, scale,
                           columns.last - columns.first, out + columns.first);
     }
+    /// out += SiLU(turned), of the given columns.
+    void add_silu(const float* turned, Columns columns, float* out) const;
     void multiply(int thread,
                   const PackedMatrix& weights,
                   const PackedInputs& x,

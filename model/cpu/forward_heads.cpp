@@ -1,5 +1,6 @@
 // The heads of Forward: hidden states to logits.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -46,14 +47,31 @@ void Forward::head(const float* hidden, int rows, float* logits) {
     team_.run(work);
 }
 
+/// Element by element, so the bits do not depend on where a stretch begins.
+void Forward::add_silu(const float* turned, Columns columns, float* out) const {
+    constexpr int kStretch = 64;
+    std::array<float, kStretch> ones{};
+    std::array<float, kStretch> silu{};
+    ones.fill(1.0f);
+    for (int first = columns.first; first < columns.last; first += kStretch) {
+        const int count = std::min(kStretch, columns.last - first);
+        kernels_.silu_mul(turned + first, ones.data(), count, silu.data());
+        for (int i = 0; i < count; ++i) out[first + i] += silu[static_cast<std::size_t>(i)];
+    }
+}
+
 void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits logits) {
     point_at_rows(logits, rows);
-    const auto pack = [&](int thread, const PackedMatrix& matrix, const float* from, bool normed) {
+    // `block`: T n of the rows, for a residual block's n + SiLU(T n).
+    const auto pack = [&](int thread, const PackedMatrix& matrix, const float* from, bool normed,
+                          const float* block) {
         return pack_rows(
             thread, rows, config_.dim, type_bit(matrix), [&](int r, Columns columns, float* out) {
-                const float* row = from + static_cast<std::ptrdiff_t>(r) * config_.dim;
+                const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(r) * config_.dim;
+                const float* row = from + at;
                 if (normed) {
                     norm_columns(row, weights_.output_norm(), columns, out);
+                    if (block != nullptr) add_silu(block + at, columns, out);
                     return;
                 }
                 std::memcpy(out + columns.first, row + columns.first,
@@ -61,14 +79,17 @@ void Forward::head(const CpuHead& head, const float* hidden, int rows, Logits lo
             });
     };
     const bool transforms = head.transform.rows > 0;
+    const bool residual = head.block == HeadBlock::Residual;
     auto work = [&](int thread) {
         if (transforms) {
-            const PackedInputs h = pack(thread, head.transform, hidden, head.norm_first);
+            const PackedInputs h = pack(thread, head.transform, hidden, head.norm_first, nullptr);
             multiply(thread, head.transform, h, turned_rows_.data(), false);
             team_.barrier();
         }
-        const PackedInputs x = pack(thread, head.output, transforms ? turned_.data() : hidden,
-                                    !transforms || !head.norm_first);
+        const PackedInputs x = residual
+                                   ? pack(thread, head.output, hidden, true, turned_.data())
+                                   : pack(thread, head.output, transforms ? turned_.data() : hidden,
+                                          !transforms || !head.norm_first, nullptr);
         multiply(thread, head.output, x, logits_rows_.data(), false);
         if (head.output.rows == logits.width) return;
         team_.barrier();

@@ -296,6 +296,7 @@ private:
             "sub-layers of this segment");
         PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < config().vocab_size),
                    "a token of the vocabulary");
+        PACE_CHECK(!row.given && row.stack_mask == nullptr, "a row as GPUs run them");
         check_skipped(row, parts_->options.skipped);
         check_keys(row);
     }

@@ -228,6 +228,7 @@ private:
     void launch_sublayer(int sublayer, int following);
     void launch_gates(CudaRank& rank, const CudaLayer& layer);
     void launch_turn(CudaRank& rank, const CudaHead& head, int rows);
+    void launch_block(CudaRank& rank, const CudaHead& head, int rows);
     void launch_output(CudaRank& rank, const CudaHead& head, int rows);
     void launch_rotate(CudaRank& rank, const CudaAttention& of, const CudaCache& cache, int layer);
     [[nodiscard]] cuda::NextInput input_for(const CudaRank& rank,

@@ -70,7 +70,11 @@ void CudaForward::launch_head(const CudaHead& head, int rows) {
     });
     barrier();
     if (head.turns) {
-        on_each([&](CudaRank& rank) { launch_turn(rank, rank.weights->head(head.id), rows); });
+        on_each([&](CudaRank& rank) {
+            const CudaHead& own = rank.weights->head(head.id);
+            own.block == HeadBlock::Residual ? launch_block(rank, own, rows)
+                                             : launch_turn(rank, own, rows);
+        });
         barrier();
     }
     on_each([&](CudaRank& rank) { launch_output(rank, rank.weights->head(head.id), rows); });
@@ -102,6 +106,32 @@ void CudaForward::launch_output(CudaRank& rank, const CudaHead& head, int rows) 
     output.finish.out_stride = head.outputs;
     cuda::launch_gemm(rank.stream, output,
                       {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
+}
+
+/// A residual block: T n of the rows, whose norm is ready, then n + SiLU(T n) as the input of the
+/// head's product; this device's columns.
+void CudaForward::launch_block(CudaRank& rank, const CudaHead& head, int rows) {
+    if (head.transform.outputs == 0) return;
+    const auto first = static_cast<std::size_t>(rank.weights->columns().first);
+    const int stride = padded_inputs(config_.dim);
+    GemmArgs turn = product(rank, head.transform, rank.at.input, stride, true);
+    turn.rows = rank.at.head_rows;
+    turn.finish.out = rank.at.block + first;
+    turn.finish.out_stride = config_.dim;
+    cuda::launch_gemm(rank.stream, turn, {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
+    cuda::AddSiluArgs add;
+    add.hidden = rank.at.hidden + first;
+    add.row_index = rank.at.head_rows + 1;
+    add.rows = rank.at.head_rows;
+    add.dim = config_.dim;
+    add.columns = rank.weights->columns().count;
+    add.weights = head.norm + first;
+    add.norm = turn.finish.norm;
+    add.norm.factors = nullptr;  // written by products of many rows alone
+    add.turned = turn.finish.out;
+    add.next = {nullptr, rank.at.turned, nullptr, stride, cuda::takes_floats(head.output)};
+    share(rank, &CudaWorkspace::turned, rank.weights->columns().first, add.next);
+    cuda::launch_add_silu(rank.stream, add, rows);
 }
 
 void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, float* logits) {

@@ -39,7 +39,7 @@ struct CudaOptions {
     bool exact = true;
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
-    std::optional<AdapterSpec> adapter{};    // after the segment's last layer
+    std::optional<AdapterSpec> adapter{};    // of an exit: Backend::run_adapter()
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic/synthetic_model.hpp)
     SublayerMask skipped{};                  // as CpuOptions::skipped

@@ -232,6 +232,7 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
 void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head) {
     head.tokens = spec.tokens;
     head.norm_first = spec.norm_first;
+    head.block = spec.block;
     head.turns = !spec.transform.empty();
     const int dim = file.config().dim;
     if (head.turns) {

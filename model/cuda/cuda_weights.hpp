@@ -57,6 +57,7 @@ struct CudaHead {
     CudaShare share;
     bool turns = false;
     bool norm_first = true;
+    HeadBlock block = HeadBlock::Linear;
     cuda::DeviceMatrix transform;
     cuda::DeviceMatrix output;
     const float* norm = nullptr;  // of the output

@@ -138,6 +138,10 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
 
     const int head_rows = head_rows_of(limits);
     take_input(to.turned, size_of(head_rows), config.dim);
+    const bool residual =
+        std::any_of(options.heads.begin(), options.heads.end(),
+                    [](const HeadSpec& head) { return head.block == HeadBlock::Residual; });
+    take(to.block, residual ? size_of(head_rows) * size_of(config.dim) : 0, 4);
     if (!part.is_first()) {
         take(to.head_rows, 1 + size_of(head_rows), 4);
         return used;

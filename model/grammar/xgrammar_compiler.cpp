@@ -87,7 +87,13 @@ public:
             xgrammar::GrammarCompiler compiler{vocabulary_.info(named), 1, false};
             auto made = std::make_shared<CompiledGrammar>();
             made->hash = hash_of(spec);
-            made->bytes = write_form({named, compiled(compiler, spec).SerializeJSON()});
+            Result<std::string> form =
+                write_form({named, compiled(compiler, spec).SerializeJSON()});
+            if (!form)
+                return Error{Errc::BadArgument,
+                             fmt::format("the {} is too large when it is compiled: {}",
+                                         name_of(spec.kind), form.error().what)};
+            made->bytes = std::move(form.value());
             if (made->bytes.size() > kCompiledGrammarMax) {
                 return Error{
                     Errc::BadArgument,

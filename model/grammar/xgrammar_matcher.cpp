@@ -124,11 +124,19 @@ public:
 
 private:
     static constexpr std::size_t kKept = 16;
+    static constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // of the library's forms
+
+    struct Kept {
+        CompiledGrammarPtr from;
+        xgrammar::CompiledGrammar loaded;
+        std::size_t bytes = 0;
+    };
 
     Result<xgrammar::CompiledGrammar> load(const CompiledGrammarPtr& grammar) {
-        for (const auto& [from, loaded] : kept_) {
+        for (const Kept& one : kept_) {
+            const CompiledGrammarPtr& from = one.from;
             if (from == grammar || (from->hash == grammar->hash && from->bytes == grammar->bytes))
-                return loaded;
+                return one.loaded;
         }
         Result<CompiledForm> form = read_form(grammar->bytes);
         if (!form) return form.error();
@@ -142,14 +150,25 @@ private:
                 std::visit([](const auto& error) { return std::string{error.what()}; }, *failed);
             return Error{Errc::BadFile, "a compiled grammar cannot be loaded: " + why};
         }
-        kept_.emplace_front(grammar, std::get<xgrammar::CompiledGrammar>(std::move(read)));
-        if (kept_.size() > kKept) kept_.pop_back();
-        return kept_.front().second;
+        kept_.push_front({grammar, std::get<xgrammar::CompiledGrammar>(std::move(read)),
+                          form.value().library.size()});
+        forget_oldest();
+        return kept_.front().loaded;
+    }
+
+    /// All but the latest one may go; answers keep what they use.
+    void forget_oldest() {
+        std::size_t bytes = 0;
+        std::size_t count = 0;
+        while (count < kept_.size() && count < kKept && (count == 0 || bytes <= kKeptBytes))
+            bytes += kept_[count++].bytes;
+        if (bytes > kKeptBytes && count > 1) --count;
+        while (kept_.size() > count) kept_.pop_back();
     }
 
     std::mutex mutex_;
     XgrammarVocabulary vocabulary_;
-    std::deque<std::pair<CompiledGrammarPtr, xgrammar::CompiledGrammar>> kept_;  // the latest first
+    std::deque<Kept> kept_;  // the latest first
 };
 
 }  // namespace

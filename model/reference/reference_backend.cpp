@@ -84,7 +84,7 @@ RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
     reference::check_rows(rows, config_, {first_layer_, last_layer_, kv_slots_});
 
     for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (rows[r].first == 0) embed(rows[r].token, row_of(hidden, r, dim));
+        if (rows[r].first == 0 && !rows[r].given) embed(rows[r].token, row_of(hidden, r, dim));
     }
     for (int sublayer = 2 * first_layer_; sublayer < 2 * last_layer_; ++sublayer) {
         if (cancel != nullptr && cancel->cancelled()) return RunOutcome::Cancelled;
@@ -101,10 +101,8 @@ RunOutcome ReferenceBackend::run_layers(std::span<const Row> rows,
                 is_attention ? attend(attention_of(layer), row, residual)
                              : feed_forward(layer, residual);
             }
-            if (row.stack != nullptr && row.first <= sublayer && sublayer < row.last) {
-                std::copy(residual.begin(), residual.end(),
-                          row.stack + size_of(sublayer - row.first) * dim);
-            }
+            if (const auto place = row.stack_place(sublayer))
+                std::copy(residual.begin(), residual.end(), row.stack + *place * dim);
         }
     }
     return RunOutcome::Done;
@@ -254,6 +252,11 @@ void ReferenceBackend::head_row(const HeadSpec& head,
     if (!head.transform.empty()) {
         const std::vector<float> from = x;
         reference::matmul(head.transform, from, {}, x);
+        if (head.block == HeadBlock::Residual) {
+            const std::vector<float> ones(x.size(), 1.0f);
+            reference::swiglu(x, ones, x);
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] += from[i];
+        }
     }
     if (!head.norm_first) norm();
     const std::span<const float> output = weights_.output_head();

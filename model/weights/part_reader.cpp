@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kFormat = "parts-1";
 constexpr std::array kPartKinds = {PartKind::Draft, PartKind::Heads, PartKind::Adapter,
-                                   PartKind::Lora, PartKind::Probe};
+                                   PartKind::Lora,  PartKind::Probe, PartKind::Eagle};
 constexpr std::array kBlockTypes = {StoredType::Q8_0, StoredType::Q4_0, StoredType::Q4_1};
 
 std::optional<std::uint64_t> parse_fingerprint(const std::string& text) {
@@ -51,6 +51,8 @@ const char* name_of(PartKind kind) {
             return "lora";
         case PartKind::Probe:
             return "probe";
+        case PartKind::Eagle:
+            return "eagle";
     }
     return "unknown";
 }
@@ -73,7 +75,7 @@ Result<PartCard> read_card(const SafetensorsFile& file) {
     if (known == kPartKinds.end()) {
         return bad(Errc::Unsupported, "paceline.part is " + quoted_text(kind) +
                                           "; known are \"draft\", \"heads\", \"adapter\", "
-                                          "\"lora\" and \"probe\"");
+                                          "\"lora\", \"probe\" and \"eagle\"");
     }
     card.kind = *known;
     const std::string target = get("paceline.target");

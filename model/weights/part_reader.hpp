@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-enum class PartKind : std::uint8_t { Draft, Heads, Adapter, Lora, Probe };
+enum class PartKind : std::uint8_t { Draft, Heads, Adapter, Lora, Probe, Eagle };
 
 [[nodiscard]] const char* name_of(PartKind kind);  // "draft", as in the file
 

@@ -1,8 +1,13 @@
 #include "model/weights/trained_parts.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <fmt/core.h>
+#include <map>
 #include <memory>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "model/weights/fingerprint.hpp"
@@ -81,6 +86,69 @@ AdapterSpec read_adapter(PartReader& reader, const ModelConfig& target, int laye
     return spec;
 }
 
+constexpr const char* kBlockKey = "ahead_block";
+constexpr const char* kTreeKey = "ahead_tree";
+
+HeadBlock read_block(PartReader& reader, const SafetensorsFile& file) {
+    const std::string said = file.metadata(kBlockKey).value_or("transform");
+    if (said == "residual") return HeadBlock::Residual;
+    if (said != "transform") {
+        reader.fail(fmt::format("metadata \"{}\" is {}, known are \"transform\" and \"residual\"",
+                                kBlockKey, quoted_text(said)));
+    }
+    return HeadBlock::Linear;
+}
+
+/// "0.2.1": of head 1 the best token, below it the third of head 2, below it the second of head 3.
+/// Empty: the text is no path.
+std::vector<int> ranks_of(std::string_view text) {
+    std::vector<int> ranks;
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (true) {
+        int rank = 0;
+        const auto [behind, error] = std::from_chars(at, end, rank);
+        if (error != std::errc{} || rank < 0 || rank > kAheadRankMax) return {};
+        ranks.push_back(rank);
+        if (behind == end) return ranks;
+        if (*behind != '.') return {};
+        at = behind + 1;
+    }
+}
+
+/// Paths of ranks with blanks between them, each after the one that it continues.
+std::vector<AheadNode> read_tree(PartReader& reader, const SafetensorsFile& file, int heads) {
+    const std::string text = file.metadata(kTreeKey).value_or("");
+    std::vector<AheadNode> tree;
+    std::map<std::vector<int>, std::int16_t> places;
+    places.emplace(std::vector<int>{}, std::int16_t{-1});
+    std::string_view rest = text;
+    const auto refuse = [&](std::string_view path, const std::string& what) {
+        reader.fail(fmt::format("metadata \"{}\" has {}, {}", kTreeKey, quoted_text(path), what));
+        return std::vector<AheadNode>{};
+    };
+    while (!rest.empty()) {
+        const std::string_view path = rest.substr(0, rest.find(' '));
+        rest.remove_prefix(std::min(path.size() + 1, rest.size()));
+        std::vector<int> ranks = ranks_of(path);
+        if (ranks.empty()) {
+            return refuse(path, fmt::format("must be ranks of 0 to {} with dots between them",
+                                            kAheadRankMax));
+        }
+        if (static_cast<int>(ranks.size()) > heads)
+            return refuse(path, fmt::format("the file has {} look-ahead heads", heads));
+        if (tree.size() == kAheadNodesMax)
+            return refuse(path, fmt::format("more than {} nodes", kAheadNodesMax));
+        if (places.contains(ranks)) return refuse(path, "which is there already");
+        const auto parent = places.find(std::vector<int>(ranks.begin(), ranks.end() - 1));
+        if (parent == places.end())
+            return refuse(path, "must come after the path that it continues");
+        tree.push_back({parent->second, static_cast<std::uint8_t>(ranks.back())});
+        places.emplace(std::move(ranks), static_cast<std::int16_t>(tree.size() - 1));
+    }
+    return tree;
+}
+
 }  // namespace
 
 Result<PartCard> open_card(const std::string& path) {
@@ -122,20 +190,39 @@ Result<OpenedPart> open_part(const std::string& path, PartKind kind, const Model
     return part;
 }
 
-Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
-    Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
-    if (!part) return part.error();
-    SafetensorsFile& file = part.value().file;
-    PartReader reader{file, target.config()};
+namespace {
+
+/// Layers and final norm of a draft.
+ModelParts read_draft_parts(PartReader& reader, const PartCard& card, const ModelFile& target) {
     ModelParts parts;
     parts.format = "trained part";
-    parts.config = draft_config(reader, part.value().card, target.config());
+    parts.config = draft_config(reader, card, target.config());
     for (int i = 0; i < parts.config.layers && reader.status().ok(); ++i) {
         parts.layers.push_back(read_layer(reader, parts.config, i));
         list_layer(parts.layers.back(), parts.tensors);
     }
     parts.output_norm = reader.vector("output_norm", target.config().dim);
     parts.tensors.push_back(parts.output_norm);
+    return parts;
+}
+
+/// A model of these parts that borrows the rest from `target`.
+ModelFile borrowing(ModelParts parts, SafetensorsFile file, const ModelFile& target) {
+    parts.embedding = target.embedding();
+    parts.output_head = target.output_head();
+    parts.data_start = file.contents().data_start;
+    return ModelFile{std::make_unique<ModelFile::Contents>(
+        ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()})};
+}
+
+}  // namespace
+
+Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Draft, target);
+    if (!part) return part.error();
+    SafetensorsFile& file = part.value().file;
+    PartReader reader{file, target.config()};
+    ModelParts parts = read_draft_parts(reader, part.value().card, target);
     std::vector<TokenId> tokens = reader.tokens();
     std::vector<float> transform;
     if (reader.has("transform")) {
@@ -145,13 +232,41 @@ Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& targ
     }
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();
-    parts.embedding = target.embedding();
-    parts.output_head = target.output_head();
-    parts.data_start = file.contents().data_start;
-    auto contents = std::make_unique<ModelFile::Contents>(
-        ModelFile::Contents{std::move(file).take_file(), std::move(parts), &target.contents()});
-    return DraftPart{std::move(part.value().card), ModelFile{std::move(contents)},
+    PartCard card = std::move(part.value().card);
+    return DraftPart{std::move(card), borrowing(std::move(parts), std::move(file), target),
                      std::move(tokens), std::move(transform)};
+}
+
+Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& target) {
+    Result<OpenedPart> part = open_part(path, PartKind::Eagle, target);
+    if (!part) return part.error();
+    SafetensorsFile& file = part.value().file;
+    PartReader reader{file, target.config()};
+    ModelParts parts = read_draft_parts(reader, part.value().card, target);
+    if (parts.config.layers != 1)
+        reader.fail(
+            fmt::format("metadata \"layers\" is {}, an EAGLE draft has 1", parts.config.layers));
+    const int dim = target.config().dim;
+    EagleSpec spec;
+    parts.tensors.push_back(reader.matrix("fuse", dim, 2 * std::int64_t{dim}));
+    spec.fuse = reader.matrix_values("fuse", dim, 2 * std::int64_t{dim});
+    if (file.metadata("feature_layers")) {
+        spec.layers = reader.layers("feature_layers");
+        const auto states = static_cast<std::int64_t>(spec.layers.size());
+        if (spec.layers.empty()) reader.fail("metadata \"feature_layers\" names none");
+        if (spec.layers.size() > kFeatureLayersMax) {
+            reader.fail(fmt::format("metadata \"feature_layers\" is \"{}\", may name {} layers",
+                                    *file.metadata("feature_layers"), kFeatureLayersMax));
+        }
+        parts.tensors.push_back(reader.matrix("join", dim, states * dim));
+        spec.join = reader.matrix_values("join", dim, states * dim);
+    }
+    std::vector<TokenId> tokens = reader.tokens();
+    reader.refuse_leftovers();
+    if (!reader.status().ok()) return reader.status().error();
+    PartCard card = std::move(part.value().card);
+    return EaglePart{std::move(card), borrowing(std::move(parts), std::move(file), target),
+                     std::move(tokens), std::move(spec)};
 }
 
 Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target) {
@@ -171,6 +286,11 @@ Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& targ
     }
     for (int j = 1; j <= kAheadMax && reader.has(fmt::format("ahead.{}.transform", j)); ++j)
         heads.ahead.push_back(transform(fmt::format("ahead.{}", j)));
+    heads.ahead_block = read_block(reader, part.value().file);
+    if (heads.ahead_block == HeadBlock::Residual && !heads.norm_first)
+        reader.fail(
+            "metadata \"norm_first\" is \"0\", must be \"1\" with ahead_block \"residual\"");
+    heads.ahead_tree = read_tree(reader, part.value().file, static_cast<int>(heads.ahead.size()));
     heads.tokens = reader.tokens();
     reader.refuse_leftovers();
     if (!reader.status().ok()) return reader.status().error();

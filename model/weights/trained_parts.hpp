@@ -2,8 +2,9 @@
 // (docs/trained-parts.md), opened for that target.
 //
 // Each function refuses a part of another target, naming both fingerprints. What is returned has
-// been checked against the target's configuration. Values own what they hold, but for DraftPart's
-// model file, which borrows embedding, head and tokenizer: its target must outlive it.
+// been checked against the target's configuration. Values own what they hold, but for the
+// model file of a DraftPart or EaglePart, which borrows embedding, head and tokenizer: its target
+// must outlive it.
 #pragma once
 
 #include <map>
@@ -13,6 +14,8 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/adapter_spec.hpp"
+#include "model/ahead_heads.hpp"
+#include "model/eagle_spec.hpp"
 #include "model/sampling/probe.hpp"
 #include "model/weights/model_file.hpp"
 #include "model/weights/part_reader.hpp"
@@ -32,10 +35,19 @@ struct DraftPart {
     std::vector<float> transform = {};  // T [dim, dim], logits = E norm(T h); empty: the identity
 };
 
+struct EaglePart {
+    PartCard card;
+    ModelFile file;               // as DraftPart's, of one layer
+    std::vector<TokenId> tokens;  // the short list of its head
+    EagleSpec spec;
+};
+
 struct HeadsPart {
     PartCard card;
-    std::map<int, std::vector<float>> exits;  // T [dim, dim] after so many layers
-    std::vector<std::vector<float>> ahead;    // T of the last layer: 1, 2, ... tokens further on
+    std::map<int, std::vector<float>> exits;    // T [dim, dim] after so many layers
+    std::vector<std::vector<float>> ahead;      // T of the last layer: 1, 2, ... tokens further on
+    HeadBlock ahead_block = HeadBlock::Linear;  // of `ahead`
+    std::vector<AheadNode> ahead_tree;          // no deeper than `ahead`; empty: the file has none
     std::vector<TokenId> tokens;
     bool norm_first = true;  // as HeadSpec's
 };
@@ -74,6 +86,7 @@ struct ProbePart {
 
 /// Errors: those of open_part(); BadFile naming file, tensor or key, and value.
 [[nodiscard]] Result<DraftPart> open_draft_part(const std::string& path, const ModelFile& target);
+[[nodiscard]] Result<EaglePart> open_eagle_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<HeadsPart> open_heads_part(const std::string& path, const ModelFile& target);
 [[nodiscard]] Result<AdapterPart> open_adapter_part(const std::string& path,
                                                     const ModelFile& target);

@@ -101,6 +101,7 @@ void SimWorld::look_for_hang(SimProcess& who) {
 }
 
 void SimWorld::suspend(SimTime lasts) {
+    PACE_CHECK(!shares_devices(), "shared devices are of worlds without faults");
     const SimTime until = core_.now + lasts;
     if (until <= suspended_until_) return;
     const SimTime gap = until - std::max(core_.now, suspended_until_);

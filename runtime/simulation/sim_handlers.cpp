@@ -165,15 +165,23 @@ void SimProcess::start_job() {
             // Few jobs are late, and an event for each would cost more than the others.
             if (deadline < job_ends_) core.push(deadline, SimEventKind::Overdue, serial_);
         }
+        if (!spec_.device.empty()) site_.job_began(*this, label_, takes);
     }
     // When the work was done cannot be told, if no handler runs before its end.
     ran_early_ = site_.jobs_may_run_early && !spec_.handlers_during_jobs && random_.chance(50);
     if (ran_early_) host_->run_job();
 }
 
+void SimProcess::move_job_end(SimTime at) {
+    if (life_ == Life::Ended || !busy_ || at == job_ends_) return;
+    job_ends_ = at;
+    site_.core.push(job_ends_, SimEventKind::JobDone, serial_, ++job_);
+}
+
 void SimProcess::job_done(std::uint64_t job) {
     if (life_ == Life::Ended || job != job_) return;
     if (frozen()) return site_.core.push(frozen_until_, SimEventKind::JobDone, serial_, job);
+    if (!spec_.device.empty()) site_.job_ended(*this);
     const SimTime took = site_.core.now - job_began_;
     in_jobs_ += took;
     tell([] { return std::string{"ends its job"}; });

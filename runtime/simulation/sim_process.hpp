@@ -52,6 +52,9 @@ struct SimProcessSpec {
     /// messages are handled during the time of a job, and the job's function is called at the end
     /// of that time, so it sees their effects. Jobs run one at a time either way.
     bool handlers_during_jobs = false;
+    /// Of a device on which the jobs of other processes with this name run meanwhile
+    /// (shared_device.hpp); empty: it has one of its own. Without faults and job limits alone.
+    std::string device{};
     std::vector<EdgeSpec> local_edges{};  // between its own actors; the world fills them in
 };
 
@@ -119,6 +122,9 @@ struct SimSite {
     virtual void report_fault(const SimEdgeFault& fault) = 0;
     /// `process` has ended by itself.
     virtual void ended(SimProcess& process) = 0;
+    /// A job on a shared device begins, which takes so long alone; or it has ended.
+    virtual void job_began(SimProcess& process, const JobLabel& label, SimTime alone) = 0;
+    virtual void job_ended(SimProcess& process) = 0;
 
     SimCore& core;
     SimTiming& timing;
@@ -185,6 +191,8 @@ public:
     void wake(SimTime at);
     void step(SimTime event_at);
     void job_done(std::uint64_t job);
+    /// Its job ends then: others on its device have begun or ended.
+    void move_job_end(SimTime at);
     void thaw();
 
     // Faults.

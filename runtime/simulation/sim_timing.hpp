@@ -21,6 +21,13 @@ struct SimTiming {
 
     /// A job of a process.
     [[nodiscard]] virtual SimTime job(StageId process, const JobLabel& label, SimRandom&) = 0;
+    /// How many times as long it takes beside the jobs of so many other processes on its device,
+    /// if the device had room for all of them; >= 1.
+    [[nodiscard]] virtual double contention(StageId /*process*/,
+                                            const JobLabel& /*label*/,
+                                            std::uint32_t /*others*/) {
+        return 1.0;
+    }
     /// A data message from send() until it can be handled. Asked once per message; `rows` are those
     /// of the tensor that it announces, 1 if it announces none.
     [[nodiscard]] virtual SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom&) = 0;

@@ -72,7 +72,14 @@ SimWorld::SimWorld(const SimOptions& options,
         }
         stages_.push_back({.spec = std::move(spec)});
     }
+    PACE_CHECK(!options_.job_limits || !shares_devices(),
+               "a job's limit does not know of jobs beside it");
     recovery_.emplace(std::move(members), options_.restarts);
+}
+
+bool SimWorld::shares_devices() const {
+    return std::any_of(stages_.begin(), stages_.end(),
+                       [](const Stage& stage) { return !stage.spec.device.empty(); });
 }
 
 SimWorld::~SimWorld() = default;
@@ -106,7 +113,27 @@ SimProcess& SimWorld::make_process(const SimProcessSpec& spec,
     return *processes_.back();
 }
 
+void SimWorld::job_began(SimProcess& process, const JobLabel& label, SimTime alone) {
+    SharedDevice& device = devices_[process.spec().device];
+    device.begin(process.serial(), core_.now, alone,
+                 [this, id = process.id(), label](std::uint32_t others) {
+                     return timing.contention(id, label, others);
+                 });
+    move_ends(device);
+}
+
+void SimWorld::job_ended(SimProcess& process) {
+    SharedDevice& device = devices_[process.spec().device];
+    device.end(process.serial(), core_.now);
+    move_ends(device);
+}
+
+void SimWorld::move_ends(const SharedDevice& device) {
+    for (const SharedDevice::End& end : device.ends()) process(end.who).move_job_end(end.at);
+}
+
 void SimWorld::add_faults(std::vector<SimFault> faults) {
+    PACE_CHECK(!shares_devices(), "shared devices are of worlds without faults");
     for (SimFault& fault : faults) {
         core_.push(fault.at, SimEventKind::Fault, 0, faults_.size());
         faults_.push_back(fault);
@@ -184,6 +211,7 @@ void SimWorld::check_conductor() {
 }
 
 void SimWorld::ended(SimProcess& process) {
+    if (!process.spec().device.empty()) job_ended(process);
     if (process.failed_by_itself() && !lingering_.contains(process.serial())) {
         violate("a stage failed without a fault: " + process.exit_report());
     }

@@ -33,6 +33,7 @@
 
 #include "runtime/parent/recovery.hpp"
 #include "runtime/parent/stage_watch.hpp"
+#include "runtime/simulation/shared_device.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_faults.hpp"
 #include "runtime/simulation/sim_process.hpp"
@@ -122,6 +123,10 @@ private:
     void excuse_loss(StageId stage) override;
     void report_fault(const SimEdgeFault& fault) override;
     void ended(SimProcess& process) override;
+    void job_began(SimProcess& process, const JobLabel& label, SimTime alone) override;
+    void job_ended(SimProcess& process) override;
+    void move_ends(const SharedDevice& device);
+    [[nodiscard]] bool shares_devices() const;
 
     void dispatch(const SimEvent& event);
     void take_report(SimProcess& from);
@@ -174,6 +179,7 @@ private:
     SimTime tick_at_ = SimTime::max();
     SimTime suspended_until_{0};
     std::set<std::uint32_t> lingering_;
+    std::map<std::string, SharedDevice, std::less<>> devices_;
     using RequestAt =
         std::tuple<std::uint32_t, StageId, RequestId>;  // at an actor of an incarnation
     std::map<RequestAt, Attempt> begun_;

@@ -41,6 +41,11 @@ public:
                 SimTime default_hop);
 
     [[nodiscard]] SimTime job(StageId process, const JobLabel& label, SimRandom& random) override;
+    /// The quotient of the job's times with so many more neighbours and without, both with the
+    /// process's share of the threads; 1 where the table has no such times.
+    [[nodiscard]] double contention(StageId process,
+                                    const JobLabel& label,
+                                    std::uint32_t others) override;
     [[nodiscard]] SimTime hop(const EdgeSpec& edge, std::uint32_t rows, SimRandom& random) override;
     [[nodiscard]] SimTime control_hop(SimRandom& /*random*/) override { return default_hop_; }
     [[nodiscard]] SimTime news(SimRandom& /*random*/) override { return default_hop_; }
@@ -52,7 +57,17 @@ public:
 
 private:
     [[nodiscard]] SimTime ask(const CostRecord& wanted);
-    [[nodiscard]] CostRecord record_of(const CostsOfProcess& costs, const char* job) const;
+    /// How a process has its device.
+    struct Share {
+        std::uint32_t threads;
+        std::uint32_t neighbours;
+    };
+    [[nodiscard]] CostRecord record_of(const CostsOfProcess& costs,
+                                       const char* job,
+                                       const Share& share) const;
+    [[nodiscard]] SimTime timed(const CostsOfProcess& costs,
+                                const JobLabel& label,
+                                const Share& share);
 
     const CostTable& table_;
     std::map<StageId, CostsOfProcess> processes_;

@@ -5,6 +5,7 @@ import os
 import unittest
 
 from paceline_cli import PROMPT, TINY, CliTest, environment, paceline
+from serve_server import Server
 
 ANSWER = ["run", "-m", TINY, "-p", PROMPT, "-n", "60"]
 
@@ -67,6 +68,27 @@ class AutoMethodTest(CliTest):
         said = self.run_auto(*ANSWER, "--figures", "--trace", str(trace))[1]
         self.assertIn("mean acceptance length", said)
         self.assertTrue(json.loads(trace.read_text()))
+
+    def serve(self, *args: str) -> Server:
+        return Server(*args, variables={"XDG_CACHE_HOME": str(self.folder)})
+
+    def test_a_server_remembers_what_its_requests_showed_for_as_many_at_a_time(self):
+        with self.serve("--method", "prompt-lookup", "--requests", "2") as server:
+            self.assertEqual(server.chat(ignore_eos=True, max_tokens=400).status, 200)
+        record, = self.records()
+        self.assertTrue(record["key"].endswith(" requests at most 2"), record["key"])
+        rate = record["methods"]["prompt-lookup"]
+        self.assertGreater(rate["gain"], 0)
+        self.assertEqual(rate["runs"], 1)
+        record["methods"] = {"prompt-lookup+draft": rate | {"gain": 1.0}, "prompt-lookup": rate | {"gain": 1.5, "runs": 3}}
+        path, = (self.folder / "paceline" / "methods").glob("*.json")
+        path.write_text(json.dumps(record))
+        with self.serve("--method", "auto", "--requests", "2") as server:
+            said = "\n".join(server.lines)
+        self.assertIn("method prompt-lookup: 1.50 times plain decoding in 3 earlier runs here", said)
+        with self.serve("--method", "auto", "--requests", "1") as server:
+            said = "\n".join(server.lines)
+        self.assertIn("nothing is known of this model here", said)
 
     def test_a_method_that_cannot_be_started_is_followed_by_another(self):
         broken = self.folder / "draft.gguf"

@@ -2,6 +2,8 @@
 """Whatever the method, its text is plain decoding's: all pairs of settings, over many prompts.
 
     tests/cli/exactness_matrix.py                     64 prompts of 256 tokens: hours
+    tests/cli/exactness_matrix.py --whole --first 8 -n 32 --kills 2 -t 1
+                                                      all combinations, see below: thousands of rows
     tests/cli/exactness_matrix.py --first 8 -n 64     a quick look
     tests/cli/exactness_matrix.py --list              the rows, and the pairs that cannot be
     tests/cli/exactness_matrix.py --rows 3 17         these rows alone
@@ -9,13 +11,19 @@
 Two tables are run, each of them a covering array (exactness_rows.py). The matrix: every method,
 greedy and seeded, bf16, int8 and 4-bit, 1, 2 and 4 processes, 1, 8 and 32 answers at once, a KV
 cache of whole contexts for all, for 2 and for 1.2, prompts of their own and such that begin alike
-(each of them twice), processes killed or not, plain text, log probabilities or JSON by a schema, the draft as the method
-has it or the model itself (always right, if in time). The edges: every method in every case of CASES. Each row is a `paceline check`, which decodes all
-prompts plainly first. A row that differs, fails or does not end is printed with its command; its
-configuration is kept. Exit code 1 if there was one.
+(each of them twice), processes killed or not, plain text, log probabilities, penalties or JSON by a schema, the draft as
+the method has it or the model itself (always right, if in time). The edges: every method in every case of CASES. Each row
+is a `paceline check`, which decodes all prompts plainly first. Methods with a datastore get one of the prompts' texts. A
+row that differs, fails or does not end is printed with its command; its configuration is kept. Exit code 1 if there was
+one.
+
+With --whole no selection is made: each method with each sampling, number of requests, wish (log probabilities, penalties,
+schema), with kills and without, and with a cache that preempts answers and without. The other settings take their values
+in turn. `tests/cli/exactness_test.py`, which CI runs, has the two covering arrays on a small model.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -29,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exactness_rows import (PROCESSES, Abilities, Factors, Row, check_covering, covering_array,
-                            has_draft, processes_max, reshaped)
+                            has_datastore, has_draft, impossible, processes_max, reshaped)
 from paceline_cli import BINARY, demo_model, environment
 
 PROMPTS = Path(__file__).resolve().parent / "exactness_prompts.jsonl"
@@ -37,8 +45,10 @@ SAMPLING = {"greedy": [], "seeded": ["--temp", "0.8", "--top-p", "0.95"]}
 REQUESTS = ["1", "8", "32"]
 CACHES = {"whole": 0.0, "2": 2.0, "1.2": 1.2}  # contexts of CONTEXT tokens that have room; 0: all
 CONTEXT = 512
+PENALTIES = ["--repeat-penalty", "1.3", "--presence-penalty", "0.2", "--frequency-penalty", "0.1"]
 SCHEMA = Path(__file__).resolve().parent / "exactness_schema.json"
-WANTS = {"text": [], "log probabilities": ["--logprobs", "3"], "a JSON schema": ["--json-schema", str(SCHEMA)]}
+WANTS = {"text": [], "log probabilities": ["--logprobs", "3"], "penalties": PENALTIES,
+         "a JSON schema": ["--json-schema", str(SCHEMA)]}
 PREFIX = ("You are the clerk of a small library. A book of the first shelf is lent for two weeks, one "
           "of the second for four, and a late book costs two coins a day. ")
 END_TOKEN = 2  # <|im_end|> of the demo model and of the fixture
@@ -48,8 +58,7 @@ CASES = {
     "one token": ["-n", "1"],
     "two tokens": ["-n", "2"],
     "context full": ["-c", "120", "-n", "200"],
-    "penalties": [*SAMPLING["seeded"], "--repeat-penalty", "1.3", "--presence-penalty", "0.2",
-                  "--frequency-penalty", "0.1"],
+    "penalties": [*SAMPLING["seeded"], *PENALTIES],
     "end token": ["--temp", "1", "--logit-bias", f"{END_TOKEN}=9"],
     "prompt of one token": ["--temp", "0.8"],
     "stop text": [],
@@ -68,7 +77,7 @@ class Task:
     raw_model: str  # the same without its chat template: prompts are read as they are
     folder: Path  # configurations and answers
     kv_token_bytes: int  # of the model, as `check` keeps keys and values
-    first: int = 64  # prompts of each row,
+    first: int = 64  # prompts of each row; as many as its requests, if these are more
     tokens: int = 256  # of so many tokens
     kills: int = 8
     threads: int = 0  # of each process; 0: all cores
@@ -112,11 +121,31 @@ def edge_factors(names: list[str]) -> Factors:
             "requests": REQUESTS[:2], "draft": ["own", "itself"]}
 
 
+def whole_rows(names: list[str], can: Abilities) -> list[Row]:
+    """Every combination of what the title of --whole says; the other factors take their values in turn."""
+    factors = matrix_factors(names)
+    crossed = {"method": names, "sampling": factors["sampling"], "requests": factors["requests"],
+               "wants": [wish for wish in WANTS if wish != "text"], "kills": factors["kills"],
+               "cache": ["whole", "1.2"]}
+    turns = {name: itertools.count() for name in factors if name not in crossed}
+    rows = []
+    for values in itertools.product(*crossed.values()):
+        row = dict(zip(crossed, values))
+        for name, turn in turns.items():
+            possible = [value for value in factors[name]
+                        if not impossible((("method", row["method"]), (name, value)), can)]
+            row[name] = possible[next(turn) % len(possible)]
+        rows.append({name: row[name] for name in factors})
+    return rows
+
+
+def abilities(names: list[str]) -> Abilities:
+    return Abilities(frozenset(name for name in names if has_draft(toml_of(name))),
+                     {name: processes_max(toml_of(name)) for name in names})
+
+
 def table(factors: Factors) -> tuple[list[Row], dict]:
-    names = factors["method"]
-    can = Abilities(frozenset(name for name in names if has_draft(toml_of(name))),
-                    {name: processes_max(toml_of(name)) for name in names})
-    rows, never = covering_array(factors, can)
+    rows, never = covering_array(factors, abilities(factors["method"]))
     check_covering(factors, rows, never)
     return rows, never
 
@@ -125,9 +154,20 @@ def row_text(row: Row) -> str:
     return "  ".join(f"{name}={value}" for name, value in row.items())
 
 
+def datastore(task: Task) -> str:
+    """Of the texts of all prompts, made once."""
+    path = task.folder / "prompts.store"
+    if not path.exists():
+        subprocess.run([BINARY, "datastore", "-m", task.model, str(PROMPTS), "-o", str(path)], capture_output=True,
+                       check=True, env=environment())
+    return str(path)
+
+
 def config_of(row: Row, name: str, task: Task) -> list[str]:
     path = task.folder / f"{name}.toml"
-    path.write_text(reshaped(toml_of(row["method"]), int(row["processes"]), task.threads))
+    text = toml_of(row["method"])
+    store = datastore(task) if has_datastore(text) else ""
+    path.write_text(reshaped(text, int(row["processes"]), task.threads, store))
     draft = ["--draft-model", task.model] if row["draft"] == "itself" else []
     return ["--config", str(path), *draft]
 
@@ -155,18 +195,19 @@ def cache_options(row: Row, task: Task) -> list[str]:
     return ["-c", str(CONTEXT), "--kv-memory", str(int(contexts * CONTEXT * task.kv_token_bytes))]
 
 
-def alike_prompts(task: Task) -> str:
+def alike_prompts(first: int, task: Task) -> str:
     lines = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
-    prompts = [PREFIX + line["prompt"] for line in lines[:max(task.first // 2, 1)]]
+    prompts = [PREFIX + line["prompt"] for line in lines[:max(first // 2, 1)]]
     return prompts_file([prompt for prompt in prompts for _ in range(2)], "alike", task)
 
 
 def matrix_command(row: Row, index: int, task: Task) -> list[str]:
     kills = task.kills if row["kills"] == "yes" else 0
-    prompts = alike_prompts(task) if row["prompts"] == "alike" else str(PROMPTS)
+    first = max(task.first, int(row["requests"]))  # so many answers are decoded at once
+    prompts = alike_prompts(first, task) if row["prompts"] == "alike" else str(PROMPTS)
     return [BINARY, "check", "-m", task.model, *config_of(row, f"matrix-{index}", task),
             *task.options(), "--dtype", row["dtype"], *SAMPLING[row["sampling"]],
-            "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(task.first),
+            "--seed", str(task.seed + index), "--prompts", prompts, "--first", str(first),
             "-n", str(task.tokens), "--requests", row["requests"], "--kills", str(kills),
             *WANTS[row["wants"]], *cache_options(row, task)]
 
@@ -222,6 +263,8 @@ def run_check(command: list[str], row: Row, task: Task) -> Outcome:
         wrong = "\n".join([f"exit code {code}", *lines, err.strip()[-2000:]])
     elif empty:
         wrong = f"answers without a token: {empty}"
+    elif "names no file" in err:
+        wrong = f"a datastore was left out: {err.strip()}"
     elif processes_in(err) != int(row["processes"]):
         wrong = f"{processes_in(err)} processes instead of {row['processes']}: {err.strip()}"
     return Outcome(command, seconds, wrong, figures)
@@ -303,13 +346,14 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default=demo_model(), help="default: the demo model")
-    parser.add_argument("--first", type=int, default=64, help="prompts of each row")
+    parser.add_argument("--first", type=int, default=64, help="prompts of each row, at least as many as its requests")
     parser.add_argument("-n", type=int, default=256, help="most tokens of each answer")
     parser.add_argument("--kills", type=int, default=8, help="in each row that has kills")
     parser.add_argument("-t", "--threads", type=int, default=0, help="of each process; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="of the first row")
     parser.add_argument("--timeout", type=float, default=7200, help="seconds for a row")
     parser.add_argument("--table", choices=["matrix", "edges", "both"], default="both")
+    parser.add_argument("--whole", action="store_true", help="every combination instead of a selection")
     parser.add_argument("--rows", type=int, nargs="+", help="these rows alone, by number")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     return parser.parse_args()
@@ -318,8 +362,11 @@ def parse_options() -> argparse.Namespace:
 def main() -> int:
     options = parse_options()
     names = methods()
-    tables = {"matrix": table(matrix_factors(names)), "edges": table(edge_factors(names))}
-    if options.table != "both":
+    if options.whole:
+        tables = {"whole": (whole_rows(names, abilities(names)), {})}
+    else:
+        tables = {"matrix": table(matrix_factors(names)), "edges": table(edge_factors(names))}
+    if options.table != "both" and not options.whole:
         tables = {options.table: tables[options.table]}
     if options.list:
         for name, (rows, never) in tables.items():

@@ -125,6 +125,10 @@ def has_draft(toml: str) -> bool:
     return any(name == "draft" for name, _ in tables_of(toml))
 
 
+def has_datastore(toml: str) -> bool:
+    return any(name == "draft" and "datastore" in value_in(lines, "source").split("+") for name, lines in tables_of(toml))
+
+
 def processes_max(toml: str) -> int:
     """Into how many processes a method can be split whose first segment drafts for itself."""
     own = [lines for name, lines in tables_of(toml) if name == "self_draft"]
@@ -147,12 +151,15 @@ def segment_stages(stages: list[list[str]], count: int) -> list[str]:
             for i in range(count)]
 
 
-def reshaped(toml: str, processes: int, threads: int = 0) -> str:
-    """The same method over so many processes; at least as many segments as it had.
+def reshaped(toml: str, processes: int, threads: int = 0, store: str = "") -> str:
+    """The same method over so many processes; at least as many segments as it had. `store`: its datastore.
 
     One process: everybody in it. More: those who draft have the first ones (the draft and correct
     share it if there are fewer than four), the segments the others, in their order."""
     tables = tables_of(toml)
+    for name, lines in tables:
+        if store and name == "draft":
+            lines.append(f'datastore = "{store}"')
     stages = [lines for name, lines in tables if name == "stage"]
     drafters = [value_in(s, "role") for s in stages if value_in(s, "role") in ("draft", "correct")]
     own = sum(int(value_in(s, "segments", "1")) for s in stages) - len(drafters)

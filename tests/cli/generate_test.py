@@ -80,6 +80,47 @@ class Generate(CliTest):
         self.assertEqual(shapes["hidden.1"], shapes["hidden.2"])
         self.assertEqual(shapes["hidden.1"][0], shapes["tokens"][0])
 
+    def test_the_method_changes_no_byte(self):
+        files = {}
+        for method in ("plain", "prompt-lookup", "speculative"):
+            self.answers(method, "--prompts", self.prompts(*QUESTIONS), "--requests", "3", "--top", "5",
+                         "--samples", "2", "--temp", "0.9", "--seed", "3", "--shard-size", "4", "--method", method)
+            files[method] = [path.read_bytes() for path in self.shards(method)]
+        self.assertEqual(len(files["plain"]), 4)
+        self.assertEqual(files["plain"], files["prompt-lookup"])
+        self.assertEqual(files["plain"], files["speculative"])
+
+    def test_what_a_pipeline_does_not_give_is_refused_if_the_method_is_named(self):
+        output = ["generate", "-m", TINY, "-o", str(self.folder / "a"), "--prompts", self.prompts("Hello")]
+        self.assertIn("--hidden", self.run_fails(2, *output, "--method", "prompt-lookup", "--hidden", "1"))
+        self.assertIn("--top", self.run_fails(2, *output, "--method", "prompt-lookup", "--top", "21"))
+        self.assertIn("no-such", self.run_fails(2, *output, "--method", "no-such"))
+        self.run_ok(*output, "-n", "4", "--hidden", "1", env=environment(PACELINE_METHOD="prompt-lookup"))
+
+    def test_auto_is_the_default_says_its_choice_and_remembers(self):
+        env = environment(PACELINE_METHOD=None, XDG_CACHE_HOME=str(self.folder))
+        output = ["generate", "-m", TINY, "-n", "100", "--prompts", self.prompts(*QUESTIONS), *NEVER_END]
+
+        def said(folder: str, *args: str) -> str:
+            done = paceline(*output, "-o", str(self.folder / folder), *args, env=env)
+            self.assertEqual(done.returncode, 0, done.stderr.decode())
+            return done.stderr.decode()
+
+        self.assertIn("paceline generate: method plain: no method has shown a gain here with 32 answers", said("many"))
+        self.assertIn("method plain: --hidden", said("hidden", "--hidden", "1", "--requests", "1"))
+        said("one", "--method", "prompt-lookup", "--requests", "1")
+        path, = (self.folder / "paceline" / "methods").glob("*.json")
+        record = json.loads(path.read_text())
+        rate = record["methods"]["prompt-lookup"]
+        self.assertGreater(rate["gain"], 0)
+        record["methods"] = {"prompt-lookup+draft": rate | {"gain": 1.0},
+                             "prompt-lookup": rate | {"gain": 1.5, "runs": 3}}
+        path.write_text(json.dumps(record))
+        self.assertIn("method prompt-lookup: 1.50 times plain decoding in 3 earlier runs", said("auto", "--requests", "1"))
+        for folder in ("one", "auto"):
+            self.assertEqual([path.read_bytes() for path in self.shards(folder)],
+                             [path.read_bytes() for path in self.shards("many")])
+
     def test_shards_that_are_there_are_skipped_and_lost_ones_are_made_again(self):
         args = ["--prompts", self.prompts(*QUESTIONS), "--shard-size", "3", "--requests", "2"]
         self.answers("a", *args)

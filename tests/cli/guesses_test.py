@@ -109,12 +109,12 @@ class Guesses(CliTest):
 
     def test_json_that_is_nested_too_deep_is_refused_with_file_and_line(self):
         lines = self.folder / "deep.jsonl"
-        for depth in (65, 100_000):
+        for depth in (101, 100_000):
             lines.write_text('{"text": "one"}\n' + "[" * depth + '"two"' + "]" * depth + "\n")
             done = paceline("datastore", "-m", TINY, str(lines), "-o", str(self.folder / "x"))
             self.assertEqual(done.returncode, 1)
-            self.assertIn("deep.jsonl:2: JSON that is nested deeper than 64 levels", done.stderr.decode())
-        lines.write_text("[" * 64 + '"two"' + "]" * 64)
+            self.assertIn("deep.jsonl:2: JSON of more than 100 levels", done.stderr.decode())
+        lines.write_text("[" * 100 + '"two"' + "]" * 100)
         self.run_ok("datastore", "-m", TINY, str(lines), "-o", str(self.folder / "x"))
 
     def test_rest_without_a_store_drafts_with_the_model_that_is_named(self):

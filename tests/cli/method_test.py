@@ -182,7 +182,7 @@ class Methods(CliTest):
     def test_the_figures_of_a_target_that_drafts_for_itself_agree_with_one_another(self):
         layers = 6
         model = write_deeper(TINY, self.folder / "model.gguf", layers)
-        for method in ("layerskip", "draft-verify", "swift", "clasp"):
+        for method in ("layerskip", "kangaroo", "draft-verify", "swift", "clasp"):
             with self.subTest(method=method):
                 stderr, stats = self.self_draft_run(model, method)
                 self.check_self_draft(stats, layers)

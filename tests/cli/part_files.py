@@ -3,6 +3,7 @@
     draft(gguf, target)               the target's own layers: a draft that is always right
     draft(gguf, target, noise=True)   random ones: a draft that is right by chance
     heads(gguf, target, [1], ahead)   T is the identity: the logit lens; or noise
+    medusa(gguf, target, 5)           residual look-ahead heads of noise, with a fixed tree
     adapter(gguf, target, 1)          random
     lora(gguf, target)                random, over every matrix of the layers
     put(folder, kind, part)           writes one under the name that the program looks for
@@ -22,6 +23,7 @@ import gguf_vocabulary
 Q8_0 = 8
 NAMES = {"attn_norm": "attn_norm", "q": "attn_q", "k": "attn_k", "v": "attn_v", "attn_out": "attn_output",
          "ffn_norm": "ffn_norm", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+MEDUSA_TREE = "0 1 2 0.0 0.1 1.0 0.0.0 0.0.1 0.1.0 0.0.0.0 0.0.0.0.0 0.0.0.0.1"
 
 
 @dataclass
@@ -117,6 +119,12 @@ def heads(data: bytes, fingerprint: str, layers: list[int], ahead: int = 0, nois
     for layer in layers:
         part.metadata[f"exit.{layer}"] = "1"
     add_tokens(part, list(range(1, target.vocab, 2)) if noise else list(range(target.vocab)))
+    return part
+
+
+def medusa(data: bytes, fingerprint: str, ahead: int = 5, tree: str = MEDUSA_TREE) -> Part:
+    part = heads(data, fingerprint, [], ahead, noise=True)
+    part.metadata |= {"ahead_block": "residual", "ahead_tree": tree}
     return part
 
 

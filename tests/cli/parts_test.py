@@ -13,7 +13,8 @@ from paceline_cli import BINARY, CliTest, PROMPT, environment, TINY
 SAMPLED = ["--temp", "0.8", "--seed", "7", "--top-p", "0.95"]
 LAYERS = 4  # what every method's segments need
 METHODS = ["speculative", "speculative-adaptive", "speculative-tree", "fold-sequential",
-           "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads"]
+           "pearl", "pearl-lockstep", "fold", "fold-lockstep", "hybrid", "four-stages", "prompt-lookup+draft", "adadecode", "adadecode-parallel", "heads", "medusa",
+           "kangaroo"]
 EXIT = ('[[stage]]\nname = "d"\nrole = "draft"\n[[stage]]\nname = "a"\nrole = "early-verify"\n'
         '[[stage]]\nname = "b"\nrole = "final-verify"\n'
         '[draft]\nsource = "trained"\npace = "ahead"\nexit_alternatives = 2\n[exit]\ntop = 3\n')
@@ -36,6 +37,7 @@ class Parts(CliTest):
         noise = part_files.draft(self.data, self.target, noise=True, tokens=list(range(1, 512, 2)))
         part_files.put(self.parts, "draft-small", noise)
         part_files.put(self.parts, "heads", part_files.heads(self.data, self.target, [1, 2, 3], 2, noise=True))
+        part_files.put(self.parts, "medusa", part_files.medusa(self.data, self.target))
         part_files.put(self.parts, "adapter", part_files.adapter(self.data, self.target, 2))
 
     def put_right(self) -> None:
@@ -89,18 +91,72 @@ class Parts(CliTest):
             self.assertEqual(ids, plain)
             self.assertIn(says, stderr)
 
+    def test_kangaroo_drafts_with_the_adapter_of_its_exit_and_an_exit_without_one_is_refused(self):
+        self.put_noise()
+        said, _, stats = self.run_with("--config", self.kangaroo(2), "-n", "32", "--parts", str(self.parts))
+        self.assertIn(f"trained adapter: drafts after layer 2, {self.parts}/adapter.safetensors", said)
+        self.assertGreater(stats["pipeline"]["draft_rows"], 0)
+        said = self.run_fails(2, "run", "-m", self.model, "-p", PROMPT, "--config", self.kangaroo(3),
+                              "--parts", str(self.parts))
+        self.assertIn('kangaroo.toml: [self_draft] exit = 3 with head = "adapter"', said)
+        self.assertIn("no adapter after layer 3, it has one after 2", said)
+
+    def kangaroo(self, exit_at: int) -> str:
+        """The method, drafting in every round, with its exit after so many layers."""
+        path = self.folder / "kangaroo.toml"
+        path.write_text(f'extends = "kangaroo"\n[self_draft]\nexit = {exit_at}\nauto_off = false\n')
+        return str(path)
+
     def test_stages_that_are_killed_open_their_parts_again(self):
         self.put_noise()
         args = ["check", "-m", self.model, "--method", "hybrid", "--parts", str(self.parts), "--first", "2",
                 "-n", "24", "-t", "1", "--kills", "2"]
         self.assertIn("equal", self.run_ok(*args))
 
+    def test_medusa_verifies_the_tree_of_its_part_and_survives_kills(self):
+        self.put_noise()
+        path = self.folder / "medusa.toml"
+        path.write_text('extends = "medusa"\n[schedule]\ncontroller = "off"\n[exit]\nalways_on = true\n')
+        stderr, _, stats = self.run_with("--config", str(path), "-n", "24", "--parts", str(self.parts))
+        nodes = len(part_files.MEDUSA_TREE.split())
+        self.assertIn(f"trained look-ahead heads: 5 with a tree of {nodes}, ", stderr)
+        figures = stats["pipeline"]
+        self.assertGreater(figures["candidates"], 5 * nodes)
+        for requests in ("1", "4"):
+            for sampling in ([], SAMPLED):
+                said = self.run_ok("check", "-m", self.model, "--method", "medusa", "--parts", str(self.parts), "--first",
+                                   "4", "-n", "24", "-t", "1", "--kills", "1", "--requests", requests, *sampling)
+                self.assertIn("equal", said)
+
+    def test_damaged_or_other_look_ahead_heads_are_refused_by_name(self):
+        for part, says in ((part_files.medusa(self.data, self.target, tree="0 0"), 'has "0", which is there already'),
+                           (part_files.medusa(self.data, self.target, tree=""), 'no metadata "ahead_tree"'),
+                           (part_files.heads(self.data, self.target, [], 3), '"ahead_block" is "transform"')):
+            with self.subTest(says=says):
+                part_files.put(self.parts, "medusa", part)
+                code = 1 if "already" in says else 2
+                stderr = self.refused(code, "--parts", str(self.parts), method="medusa")
+                self.assertIn("medusa.safetensors", stderr)
+                self.assertIn(says, stderr)
+
+    def test_what_changes_the_text_is_not_offered(self):
+        for name in ("free", "lite"):
+            stderr = self.refused(2, method=name)
+            self.assertIn("is not offered", stderr)
+            self.assertIn("the text changes", stderr)
+        path = self.folder / "typical.toml"
+        path.write_text('extends = "medusa"\n[acceptance]\nrule = "typical"\n')
+        done = self.run_fails(2, "run", "-m", self.model, "--config", str(path), "-p", "x")
+        self.assertIn("typical acceptance changes the text", done)
+
     def test_without_parts_the_program_says_what_stands_in(self):
         self.put_noise()
         cases = (("speculative", "no trained draft for this model: prompt lookup; slower"),
                  ("speculative-tree", "no trained draft for this model: the target's own first layers"),
                  ("fold", "no trained exit for this model after layer 3"),
-                 ("heads", "no trained look-ahead heads for this model: random ones"))
+                 ("heads", "no trained look-ahead heads for this model: random ones"),
+                 ("medusa", "no trained residual look-ahead heads for this model: those of stand_in"),
+                 ("kangaroo", "no trained adapter for this model: the exit's head without one drafts"))
         for method, says in cases:
             for args, env in ((["--parts", "none"], {"PACELINE_PRETRAINED": str(self.parts)}), ([], {})):
                 with self.subTest(method=method, args=args):

@@ -5,7 +5,7 @@
 The first text answers a chat without results of tools, the second one a chat with one result, and so on; the last one
 all later turns. A llama of one layer whose matrices are zero: the embedding of a token goes straight to the head, where
 it makes the next token of its text certain. Prompts are read byte by byte and change nothing but the turn. A text comes
-as tokens of some bytes; its template knows tools in the form of Hermes, and thoughts. Of each message and tool the prompt
+as tokens of some bytes; its template knows tools in the form of Hermes, or with `tags` in that of tags, and thoughts. Of each message and tool the prompt
 has the first `shown` characters.
 """
 
@@ -55,7 +55,11 @@ def pieces_of(text: str, taken: set[str]) -> list[str]:
     return [written(part) for part in parts]
 
 
-def scripted_model(texts: list[str], context: int = 4096, shown: int = 1000) -> bytes:
+CALL_OF_HERMES = "'<tool_call>' + (call.function | tojson) + '</tool_call>'"
+CALL_OF_TAGS = "'<tool_call><function=' + call.function.name + '></function></tool_call>'"
+
+
+def scripted_model(texts: list[str], context: int = 4096, shown: int = 1000, tags: bool = False) -> bytes:
     roles = ["<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
     turns = [f"<|turn{i}|>" for i in range(len(texts))]
     tokens = [*letters(), "ab", "<|endoftext|>", *roles, *turns]
@@ -71,7 +75,8 @@ def scripted_model(texts: list[str], context: int = 4096, shown: int = 1000) -> 
             tokens.append(piece)
             kinds.append(NORMAL)
         follows.append((last, end))
-    template = TEMPLATE.replace("LAST", str(len(texts) - 1)).replace("SHOWN", str(shown))
+    template = TEMPLATE.replace(CALL_OF_HERMES, CALL_OF_TAGS) if tags else TEMPLATE
+    template = template.replace("LAST", str(len(texts) - 1)).replace("SHOWN", str(shown))
     width = -(-(len(follows) + 1) // 32) * 32
     embedding = [[0.0] * width for _ in tokens]
     head = [[0.0] * width for _ in tokens]

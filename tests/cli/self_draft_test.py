@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import unittest
+from pathlib import Path
 
+import part_files
 from deeper_model import write_deeper
 from paceline_cli import BINARY, CliTest, PROMPT, TINY, environment
 
@@ -19,6 +21,7 @@ SKIP = 'source = "skip"\nskip = "attn:3 mlp:2,4"\ngamma = 4\n'
 SEARCH = 'source = "skip"\nchoose = "search"\nwindow = 4\noptimise_share = 1\ngamma = 6\ntree = "paper"\n'
 PROGRAMME = 'source = "skip"\nchoose = "programme"\ninterval = 2\noptimise_share = 1\ngamma = 6\n'
 WAYS = {"exit": EXIT, "skip": SKIP, "search": SEARCH, "programme": PROGRAMME,
+        "adapter": EXIT + 'head = "adapter"\nconfidence_min = 0.02\n',
         "short list": EXIT + "short_list = 300\n", "search with a short list": SEARCH + "short_list = 300\n"}
 
 
@@ -26,6 +29,11 @@ class SelfDraft(CliTest):
     def setUp(self) -> None:
         super().setUp()
         self.model = str(write_deeper(TINY, self.folder / "six.gguf", 6))
+        # Right by chance, and found by the way that asks for it.
+        target = json.loads(self.run_ok("inspect", self.model, "-o", "json"))["fingerprint"]
+        data = Path(self.model).read_bytes()
+        self.parts = part_files.put(self.folder / "parts", "adapter", part_files.adapter(data, target, 2)).parent
+        self.with_parts = ["--parts", str(self.parts)]
 
     def config(self, own: str, rest: str = "", stages: str = STAGE) -> str:
         """A pipeline that drafts in every round."""
@@ -47,7 +55,7 @@ class SelfDraft(CliTest):
             for sampling in (["--temp", "0"], SAMPLED):
                 with self.subTest(way=name, sampling=sampling):
                     report = self.check(self.config(own), "--requests", "4", "--kills", "3", "--first", "6", "-n", "40",
-                                        *sampling)
+                                        *sampling, *self.with_parts)
                     self.assertGreater(report["kills"], 0)  # a fast machine may answer before the last ones
 
     def test_an_early_exit_drafts_in_the_first_of_two_segments(self):
@@ -67,7 +75,7 @@ class SelfDraft(CliTest):
                 with self.subTest(way=name, limits=limits):
                     args = ["-p", PROMPT, *limits]
                     plain = self.generate(*args, model=self.model)
-                    drafted = self.generate("--config", config, *args, model=self.model)
+                    drafted = self.generate("--config", config, *args, *self.with_parts, model=self.model)
                     self.assertEqual(drafted[1], plain[1])
                     self.assertEqual(drafted[2]["end"], plain[2]["end"])
 
@@ -79,7 +87,7 @@ class SelfDraft(CliTest):
         self.assertLess(len(plain), len(whole))
         for name, own in WAYS.items():
             with self.subTest(way=name):
-                self.assertEqual(self.run_ok(*args, "--config", self.config(own)), plain)
+                self.assertEqual(self.run_ok(*args, "--config", self.config(own), *self.with_parts), plain)
 
     def test_a_turn_after_a_stopped_one_says_what_plain_decoding_says(self):
         turns = "hello there\nand again hello there\n/quit\n".encode()
@@ -87,7 +95,7 @@ class SelfDraft(CliTest):
         plain = self.run_ok(*args, stdin=turns)
         for name, own in WAYS.items():
             with self.subTest(way=name):
-                self.assertEqual(self.run_ok(*args, "--config", self.config(own), stdin=turns), plain)
+                self.assertEqual(self.run_ok(*args, "--config", self.config(own), *self.with_parts, stdin=turns), plain)
 
     def test_ctrl_c_while_it_drafts_ends_the_answer_with_a_prefix_of_plain_decodings(self):
         never_end = [f"--logit-bias={token}=-inf" for token in range(3)]
@@ -96,9 +104,9 @@ class SelfDraft(CliTest):
         for name, own in WAYS.items():
             with self.subTest(way=name):
                 ids, stats = self.folder / "ids.json", self.folder / "stats.json"
-                process = subprocess.Popen([BINARY, "run", *args, "--config", self.config(own), "--ids", str(ids),
-                                            "--stats", str(stats)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                           env=environment())
+                process = subprocess.Popen([BINARY, "run", *args, "--config", self.config(own), *self.with_parts,
+                                            "--ids", str(ids), "--stats", str(stats)],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
                 os.read(process.stdout.fileno(), 1)  # it answers
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=60)
@@ -128,11 +136,13 @@ class SelfDraft(CliTest):
         for own, where, says in (
                 ('source = "exit"\nexit = 6\n', STAGE, "[self_draft] exit = 6: the target has 6 layers"),
                 ('source = "exit"\nexit = 4\n', stages, "[self_draft] exit = 4: the first segment has 3 layers"),
+                ('exit = 3\nhead = "adapter"\n', STAGE, '[self_draft] exit = 3 with head = "adapter"'),
+                ('exit = 6\nhead = "adapter"\n', STAGE, "[self_draft] exit = 6: the target has 6 layers"),
                 ('source = "skip"\nskip = "mlp:9"\n', STAGE, '[self_draft] skip = "mlp:9"'),
                 ('source = "skip"\nkeep_first = 3\nkeep_last = 3\n', STAGE, "leaves nothing to skip of 6 layers")):
             with self.subTest(own=own):
                 stderr = self.run_fails(USAGE, "run", "-m", self.model, "--config", self.config(own, stages=where),
-                                        "-p", "x")
+                                        "-p", "x", *self.with_parts)
                 self.assertIn("own.toml", stderr)
                 self.assertIn(says, stderr)
 

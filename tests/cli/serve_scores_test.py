@@ -78,6 +78,27 @@ class Scores(CliTest):
         parts = [chunk["logprobs"]["content"] for chunk in chunks if chunk["logprobs"]]
         self.assertEqual(sum(parts, []), entries)
 
+    def test_responses_include_those_of_their_text(self):
+        wanted = {"include": ["message.output_text.logprobs", "reasoning.encrypted_content"], "top_logprobs": 2}
+        fields = {"max_output_tokens": 40, "ignore_eos": True}
+        body = {"input": "Tell me everything", **fields}
+        part = self.ask({**body, **wanted}, "/v1/responses").json["output"][0]["content"][0]
+        entries = part["logprobs"]
+        said = b"".join(bytes(entry["bytes"]) for entry in entries).decode(errors="replace")
+        self.assertTrue(said.startswith(part["text"][:20]))
+        chat = {"messages": [{"role": "user", "content": "Tell me everything"}], "max_tokens": 40, "logprobs": True,
+                "top_logprobs": 2, "ignore_eos": True}
+        of_chat = self.ask(chat, "/v1/chat/completions").json["choices"][0]["logprobs"]["content"]
+        rest = iter(of_chat)  # that also has tokens without text
+        self.assertTrue(entries and all(entry in rest for entry in entries))
+        events = self.ask({**body, **wanted, "stream": True}, "/v1/responses").events
+        parts = [event["logprobs"] for event in events if event["type"] == "response.output_text.delta"]
+        self.assertEqual(sum(parts, []), entries)
+        without = self.ask(body, "/v1/responses").json["output"][0]["content"][0]
+        self.assertEqual((without["logprobs"], without["text"]), ([], part["text"]))
+        refused = self.server.post("/v1/responses", {**body, "include": ["everything"]})
+        self.assertEqual((refused.status, refused.json["error"]["param"]), (400, "include[0]"))
+
     def test_the_field_that_is_wrong_is_named(self):
         for body, param in (({"logprobs": 21}, "logprobs"), ({"echo": "yes"}, "echo"), ({"max_tokens": 0}, "max_tokens")):
             answer = self.server.post(PATH, {"prompt": "x", **body})

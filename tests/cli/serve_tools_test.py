@@ -22,11 +22,12 @@ class ToolsTest(CliTest):
     """Every test of a class asks the same server."""
 
     TEXTS = [FIRST, SECOND]
+    TAGS = False
 
     @classmethod
     def setUpClass(cls) -> None:
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        (folder / "scripted.gguf").write_bytes(scripted_model(cls.TEXTS))
+        (folder / "scripted.gguf").write_bytes(scripted_model(cls.TEXTS, tags=cls.TAGS))
         cls.server = Server("--method", "prompt-lookup", "--requests", "4", model=str(folder / "scripted.gguf"))
         cls.addClassCleanup(cls.server.__exit__, None, None, None)
 
@@ -142,6 +143,28 @@ class Chat(ToolsTest):
         self.refused(chat, {**ASK, "tool_choice": {"type": "function", "function": {"name": "x"}}}, 400, "tool_choice")
         broken = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "[1]"}}]}
         self.assertIn("messages[1]", self.refused(chat, {**ASK, "messages": [*ASK["messages"], broken]}, 400)["message"])
+
+
+class Tags(ToolsTest):
+    """Calls in the form of tags, whose values have no quotes."""
+
+    CITY = "\n<parameter=city>\nKöln\n</parameter>\n<parameter=days>\n[1, 2]\n</parameter>\n"
+    TEXTS = [f"I look.\n<tool_call>\n<function=rain>{CITY}</function>\n</tool_call>", "It rains in Köln."]
+    TAGS = True
+
+    def test_a_call_and_its_result_go_there_and_back_whole_and_as_a_stream(self):
+        self.assertEqual(self.server.get("/props").json["tool_format"], "xml")
+        choice = self.ok("/v1/chat/completions", ASK).json["choices"][0]
+        message = choice["message"]
+        self.assertEqual((message["content"], choice["finish_reason"]), ("I look.", "tool_calls"))
+        call, = message["tool_calls"]
+        self.assertEqual((call["function"]["name"], json.loads(call["function"]["arguments"])), ("rain", ARGUMENTS))
+        read = joined(self.ok("/v1/chat/completions", {**ASK, "stream": True}).events)
+        self.assertEqual([(each["name"], each["arguments"]) for each in read["calls"]],
+                         [("rain", call["function"]["arguments"])])
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "yes"}
+        again = self.ok("/v1/chat/completions", {**ASK, "messages": [*ASK["messages"], message, result]}).json
+        self.assertEqual(again["choices"][0]["message"]["content"], "It rains in Köln.")
 
 
 class OneCall(ToolsTest):

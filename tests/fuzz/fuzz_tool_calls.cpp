@@ -23,6 +23,13 @@ constexpr std::string_view kPieces[] = {"<tool_call>",
                                         "functools",
                                         "<|tool_call|>",
                                         "<|/tool_call|>",
+                                        "<function=f>",
+                                        "<function=",
+                                        "<parameter=t>",
+                                        "<parameter=n>\n",
+                                        "\n</parameter>",
+                                        "</parameter>\n",
+                                        "</function>",
                                         "<think>",
                                         "</think>",
                                         "{\"name\": \"f\", \"arguments\": {\"a\": [1, -2.5e3]}}",
@@ -54,10 +61,11 @@ constexpr std::string_view kPieces[] = {"<tool_call>",
                                         "\xc3\xa9"};
 
 serve::ReplyFormat format_of(std::uint8_t choice) {
-    return {.tools = static_cast<serve::ToolFormat>(choice % 6U),
+    return {.tools = static_cast<serve::ToolFormat>(choice % 7U),
             .names = {"f", "g"},
-            .thoughts = (choice / 6U) % 2U == 1,
-            .begins_in_thought = (choice / 12U) % 2U == 1};
+            .thoughts = (choice / 7U) % 2U == 1,
+            .begins_in_thought = (choice / 14U) % 2U == 1,
+            .parameters = {{.tool = "f", .texts = {"t"}, .words = {"w"}, .nullable = {"t"}}}};
 }
 
 void check_order(const ReplyEvents& events) {

@@ -9,19 +9,14 @@
 #include <doctest/doctest.h>
 
 #include "tests/proc/tiny_service.hpp"
+#include "tests/support/costly_grammar.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 
 namespace {
 
-/// Minutes of processor time, from few bytes.
-GrammarSpec costly() {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += "((((a|b){0,300}c){0,300}d){0,300}x){0,300}";
-    return {GrammarKind::Regex, std::move(text)};
-}
-const GrammarSpec kCostly = costly();
+const GrammarSpec kCostly = costly_grammar();
 
 ServiceOrder order_with(const Tiny& tiny, GrammarSpec grammar, std::uint64_t seed = 1) {
     ServiceOrder order = tiny.order(40);

@@ -113,6 +113,8 @@ ToyActor make_segment(const SimBodyParts& parts, StageId id) {
         std::make_unique<FakeBackend>(kFakeLayers * (index - 1) / plan.segments,
                                       kFakeLayers * index / plan.segments, plan.kv_slots);
     backend->candidate_right = parts.candidate_right;
+    if (index == 1 && parts.self_draft && parts.self_draft->adapter)
+        backend->adapter_after = parts.self_draft->exit;
     auto actor = std::make_unique<SegmentActor>(std::move(segment), *backend);
     return {std::move(backend), std::move(actor)};
 }

@@ -7,6 +7,7 @@
 #include "model/kv_layout.hpp"
 #include "tests/sim/fault_plan.hpp"
 #include "tests/sim/sim_actors.hpp"
+#include "tests/support/toy/toy_ahead_tree.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
@@ -41,6 +42,9 @@ SimExit draw_exit(SimRandom& random, const ToyPlan& plan) {
     if (ahead) {
         options.ahead = {HeadId{1}, HeadId{2}};
         options.ahead_top = static_cast<std::uint32_t>(1 + random.below(3));
+        // By a number that such an exit has no other use for.
+        if (options.top % 2 == 0)
+            options.ahead_tree = toy_ahead_tree(2, static_cast<std::uint8_t>(options.ahead_top));
         return exit;
     }
     options.sends_candidates = random.chance(50);
@@ -79,6 +83,7 @@ std::optional<SelfDraftOptions> draw_self_draft(SimRandom& random, const ToyPlan
     if (plan.segments > 1 || random.chance(25)) {
         const int first = std::min(kFakeLayers / plan.segments, kFakeLayers - 1);
         options.exit = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(first)));
+        options.adapter = options.gamma % 2 == 0;  // without a draw: the seed's others stay
         return options;
     }
     options.skip = draw_skip_set(random);
@@ -275,7 +280,8 @@ void draw_processes(SimRandom& random, SimScenario& scenario) {
 std::string self_draft_text(const std::optional<SelfDraftOptions>& options) {
     if (!options) return "";
     const std::string how = options->early_exit()
-                                ? "layer " + std::to_string(options->exit)
+                                ? "layer " + std::to_string(options->exit) +
+                                      (options->adapter ? " with an adapter" : "")
                                 : options->skip.text() + ", choice " +
                                       std::to_string(static_cast<int>(options->choice));
     return ", drafts for itself (" + how + ")";

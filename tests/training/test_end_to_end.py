@@ -23,7 +23,7 @@ import torch
 
 from paceline_training import cli
 from paceline_training.losses import VerifyBatches
-from paceline_training.modules import Context, DraftModel, THead
+from paceline_training.modules import Context, DraftModel, ResidualHead, THead
 from paceline_training.shards import Shards
 from paceline_training.target import Target
 
@@ -46,6 +46,7 @@ METHODS = {
     "adadecode": ["trained exit head: after layer 1, 2, 3"],
     "adadecode-parallel": ["trained adapter: exit after layer 2"],
     "heads": ["trained look-ahead heads: 2"],
+    "medusa": ["trained look-ahead heads: 3 with a tree of "],
 }
 CHAIN = """[[stage]]
 name = "draft"
@@ -62,6 +63,17 @@ reach_min = 0.0
 mode = "sequential"
 controller = "off"
 draft_wait_us = 10000000
+"""
+# One candidate a verdict, of the first residual head.
+AHEAD = """[[stage]]
+name = "target"
+role = "segment"
+[exit]
+ahead = 1
+ahead_block = "residual"
+always_on = true
+[schedule]
+controller = "off"
 """
 # Whatever an exit says goes ahead, and is judged.
 EXIT = """[[stage]]
@@ -118,12 +130,14 @@ class EndToEnd(unittest.TestCase):
         cls.prompts = cls.folder / "answers" / "all-greedy" / "prompts.jsonl"
         # A rate that leads far away from the identity.
         cls.train("heads", "heads", "--exits", "1,2,3", "--ahead", "1,2", "--rate", 3e-2, steps=40)
+        cls.train("heads", "medusa", "--ahead", "1,2,3", "--residual", "--rate", 3e-2, steps=40)
         cls.train("adapter", "adapter", "--exits", 2, "--rate", 3e-3, steps=30)
         cls.train("adapter", "attention", "--exits", 3, "--rate", 0)
         cls.train("draft", "small", "--from-layers", "2,3", "--rate", 1e-3, steps=40)
         cls.train("draft", "whole", "--from-layers", "0,1,2,3", "--rate", 0)
         cls.export("small", "parts/draft-small", "--type", "f32")
         cls.export("heads", "parts/heads")
+        cls.export("medusa", "parts/medusa")
         cls.export("adapter", "parts/adapter")
 
     @classmethod
@@ -228,6 +242,36 @@ class EndToEnd(unittest.TestCase):
         self.assertGreater(wanted, self.right_share(transform.T, layer=3) + 0.05)
         early = self.check("parts", "--config", self.config(EXIT.format(head="trained", at=0.75)))
         self.assertAlmostEqual(1 - early["adadecode"]["rejection_rate"], wanted, delta=0.03)
+
+    @torch.no_grad()
+    def test_a_trained_residual_head_is_right_as_often_as_in_pytorch(self):
+        wanted = self.ahead_share(self.trained("medusa")["ahead_1.transform"])
+        # The target's own head, W = 0, is right at other places: so the program's W is this one.
+        own = self.ahead_share(torch.zeros(self.dim, self.dim))
+        self.assertGreater(abs(wanted - own), 0.03)
+        figures = self.check("parts", "--config", self.config(AHEAD))
+        self.assertGreater(figures["candidates"], 10 * ANSWERS)
+        found = figures["accepted_tokens"] / figures["candidates"]
+        self.assertAlmostEqual(found, wanted, delta=0.03)
+
+    @property
+    def dim(self) -> int:
+        return len(Target(self.model).output_norm)
+
+    def ahead_share(self, transform: torch.Tensor) -> float:
+        """Of the candidates that verdict after verdict would propose: those that are right."""
+        target = Target(self.model)
+        head = ResidualHead(target.output_norm, target.shape.epsilon)
+        head.load_state_dict({"transform": transform})
+        hits = []
+        for answer in self.answers(LAYERS):
+            states = torch.from_numpy(answer.hidden(LAYERS).astype(np.float32))
+            guesses = (head(states) @ target.embedding().T).argmax(-1).numpy()
+            at = answer.prompt_tokens - 1  # the last row that was accepted
+            while at + 2 < len(answer):
+                hits.append(guesses[at] == answer.tokens[at + 2])
+                at += 2 if hits[-1] else 1
+        return float(np.mean(hits))
 
     def right_share(self, transform: torch.Tensor, layer: int) -> float:
         target = Target(self.model)

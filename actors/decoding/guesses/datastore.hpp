@@ -68,7 +68,6 @@ public:
     [[nodiscard]] std::vector<StoreNode> candidates(std::span<const TokenId> text,
                                                     const StoreOptions& options,
                                                     const CancelToken& cancel) const;
-    [[nodiscard]] std::span<const TokenId> tokens() const { return tokens_; }
 
 private:
     struct Places {

@@ -12,11 +12,11 @@ std::string text_of(const Json& data) {
     return data.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Json text_part(const std::string& text) {
+Json text_part(const std::string& text, Json scores) {
     return {{"type", "output_text"},
             {"text", text},
             {"annotations", Json::array()},
-            {"logprobs", Json::array()}};
+            {"logprobs", std::move(scores)}};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Json ResponsesEvents::item(std::size_t index, bool whole) const {
             data["type"] = "message";
             data["role"] = "assistant";
             data["content"] = Json::array();
-            if (whole) data["content"].push_back(text_part(text));
+            if (whole) data["content"].push_back(text_part(text, block_scores(index)));
             break;
         case BlockKind::Call:
             data["type"] = "function_call";
@@ -75,7 +75,7 @@ std::string ResponsesEvents::opened(std::size_t block) {
         events += event("response.content_part.added", {{"item_id", item_id(block)},
                                                         {"output_index", block},
                                                         {"content_index", 0},
-                                                        {"part", text_part({})}});
+                                                        {"part", text_part({}, Json::array())}});
     return events;
 }
 
@@ -84,7 +84,7 @@ std::string ResponsesEvents::delta(std::size_t block, const std::string& text) {
     const BlockKind kind = blocks().all()[block].kind;
     if (kind != BlockKind::Call) data["content_index"] = 0;
     data["delta"] = text;
-    if (kind == BlockKind::Text) data["logprobs"] = Json::array();
+    if (kind == BlockKind::Text) data["logprobs"] = delta_scores();
     switch (kind) {
         case BlockKind::Thought:
             return event("response.reasoning_text.delta", std::move(data));
@@ -108,9 +108,9 @@ std::string ResponsesEvents::closed(std::size_t index) {
         case BlockKind::Text: {
             data["content_index"] = 0;
             Json part = data;
-            part["part"] = text_part(block.text);
+            part["part"] = text_part(block.text, block_scores(index));
             data["text"] = block.text;
-            data["logprobs"] = Json::array();
+            data["logprobs"] = block_scores(index);
             events = event("response.output_text.done", std::move(data));
             events += event("response.content_part.done", std::move(part));
             break;

@@ -1,15 +1,21 @@
 #include "launch/api/responses/responses_request.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <fmt/core.h>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "launch/api/chat_request.hpp"
 #include "launch/api/fields.hpp"
 #include "launch/api/tools/chat_body.hpp"
+#include "model/sampling/token_scores.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
@@ -17,6 +23,10 @@ namespace {
 
 using json = nlohmann::ordered_json;
 using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kLogProbs = "message.output_text.logprobs";
+constexpr std::size_t kIncludedMax = 32;
+constexpr std::size_t kIncludedBytesMax = 256;
 
 /// Of an item; "" for what is no text.
 std::string text_in(const json& item, const char* name) {
@@ -154,6 +164,38 @@ std::optional<ApiError> refused(const Fields& fields) {
     return {};
 }
 
+/// What they would add is of tools that this server does not have, or is always null.
+bool adds_nothing(const std::string& included) {
+    constexpr std::string_view kNothing[] = {
+        "reasoning.encrypted_content",   "file_search_call.results",
+        "web_search_call.results",       "web_search_call.action.sources",
+        "message.input_image.image_url", "computer_call_output.output.image_url",
+        "code_interpreter_call.outputs"};
+    return std::find(std::begin(kNothing), std::end(kNothing), included) != std::end(kNothing);
+}
+
+/// Log probabilities are part of the response if `include` names them.
+std::optional<ApiError> move_scores(Fields& fields, json& common) {
+    std::vector<std::string> included;
+    std::optional<std::int64_t> top;
+    fields.texts("include", included, kIncludedMax, kIncludedBytesMax);
+    fields.integer("top_logprobs", top, 0, kTopScoresMax);
+    if (fields.error()) return fields.error();
+    bool wanted = false;
+    for (std::size_t i = 0; i < included.size(); ++i) {
+        if (included[i] != kLogProbs && !adds_nothing(included[i]))
+            return bad_field(fmt::format("include[{}]", i), "'" + visible(included[i]) +
+                                                                "' cannot be included; " +
+                                                                std::string{kLogProbs} + " can");
+        wanted = wanted || included[i] == kLogProbs;
+    }
+    for (const char* name : {"include", "logprobs", "top_logprobs"}) common.erase(name);
+    if (!wanted) return {};
+    common["logprobs"] = true;
+    common["top_logprobs"] = top.value_or(0);
+    return {};
+}
+
 void move_limits(Fields& fields, json& common) {
     if (const json* most = fields.find("max_output_tokens")) common["max_tokens"] = *most;
     if (const json* text = fields.object("text")) {
@@ -180,6 +222,7 @@ ApiResult<json> chat_body_of_responses(const json& body) {
     common["messages"] = std::move(messages.value());
     if (const json* tools = fields.list("tools", kToolsMax)) common["tools"] = functions_of(*tools);
     move_limits(fields, common);
+    if (const auto error = move_scores(fields, common)) return *error;
     if (fields.error()) return *fields.error();
     return common;
 }
@@ -200,6 +243,7 @@ Json repeated_fields(const json& body) {
             {"text", given("text", {{"format", {{"type", "text"}}}})},
             {"tool_choice", given("tool_choice", "auto")},
             {"tools", given("tools", json::array())},
+            {"top_logprobs", given("top_logprobs", 0)},
             {"top_p", given("top_p", nullptr)},
             {"truncation", "disabled"},
             {"user", given("user", nullptr)}};

@@ -3,6 +3,7 @@
 //     instructions, input -> messages        max_output_tokens -> max_tokens
 //     tools (functions alone) -> tools       text.format -> response_format
 //     reasoning.effort -> reasoning_effort
+//     include "message.output_text.logprobs" -> logprobs
 //
 // Items of the input are messages, function_call, function_call_output and reasoning; others, of
 // tools that this server does not have, are left out. Nothing is stored: references to what an

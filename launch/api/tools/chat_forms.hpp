@@ -16,7 +16,7 @@ struct ChatForms {
     ToolFormat tools = ToolFormat::Json;
     bool shows_tools = false;                  // to the model
     bool thoughts = false;                     // answers may begin with one
-    bool opens_by_control = false;             // what opens calls is a control token
+    bool text_by_control = false;              // the tags of a thought are control tokens
     std::vector<TokenId> shown_controls = {};  // they are part of an answer's text
 };
 

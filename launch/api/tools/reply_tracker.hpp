@@ -42,6 +42,8 @@ public:
     [[nodiscard]] std::size_t skipped_calls() const { return skipped_calls_; }
     /// Of the answer, that belong to a thought; its tag counts from its last token on.
     [[nodiscard]] std::size_t thought_tokens() const { return thought_tokens_; }
+    /// As ReplyReader::held_bytes().
+    [[nodiscard]] std::size_t held_bytes() const { return reader_.held_bytes(); }
 
 private:
     void drop(ReplyEvents& events);

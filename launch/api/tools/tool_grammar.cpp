@@ -19,6 +19,7 @@ struct CallForm {
     std::string separator = {};
     std::string after = {};
     std::string trigger = {};  // of free text; empty: there is none
+    std::string style = {};    // of arguments; empty: JSON
 };
 
 CallForm form_of(ToolFormat format, bool parallel) {
@@ -35,21 +36,31 @@ CallForm form_of(ToolFormat format, bool parallel) {
             return {.open = name,
                     .middle = "\", \"parameters\": ",
                     .close = "}",
-                    .separator = "; "};  // no tag opens a call: any JSON may begin so
+                    .separator = "; "};  // any JSON may begin so, and any code behind the tag
+        case ToolFormat::Xml:
+            // Blanks in front of the first parameter and behind the last one are the arguments'.
+            return {.open = "<tool_call>\n<function=",
+                    .middle = ">",
+                    .close = "</function>\n</tool_call>",
+                    .separator = "\n",
+                    .trigger = "<tool_call>",
+                    .style = "qwen_xml"};
         case ToolFormat::Mistral:
             return {.before = "[TOOL_CALLS][",
                     .open = name,
                     .middle = arguments,
                     .close = "}",
                     .separator = ", ",
-                    .after = "]"};
+                    .after = "]",
+                    .trigger = "[TOOL_CALLS]"};
         case ToolFormat::Phi4:
             return {.before = "<|tool_call|>[",
                     .open = name,
                     .middle = arguments,
                     .close = "}",
                     .separator = ", ",
-                    .after = "]<|/tool_call|>"};
+                    .after = "]<|/tool_call|>",
+                    .trigger = "<|tool_call|>"};
         default: {
             CallForm form{.open = name, .middle = arguments, .close = "}", .separator = ", "};
             if (parallel) {
@@ -65,12 +76,28 @@ Json constant(const std::string& text) {
     return {{"type", "const_string"}, {"value", text}};
 }
 
-Json schema_of(const ToolFunction& function) {
+/// xgrammar 0.2.8 takes an array without `items` for an empty one where values are in tags.
+/// Recursion is as deep as the body was allowed to be.
+void name_items(Json& schema) {
+    if (!schema.is_structured()) return;
+    if (const auto type = schema.is_object() ? schema.find("type") : schema.end();
+        type != schema.end() && *type == "array" && !schema.contains("prefixItems") &&
+        !schema.contains("items"))
+        schema["items"] = true;
+    for (const auto& [key, value] : schema.items()) {
+        if (key != "enum" && key != "const") name_items(value);
+    }
+}
+
+Json schema_of(const ToolFunction& function, const std::string& style = {}) {
     Json schema = Json::object({{"type", "object"}});
     if (!function.parameters.empty()) schema = Json::parse(function.parameters);
-    return {{"type", "json_schema"},
-            {"json_schema", std::move(schema)},
-            {"max_whitespace_cnt", kBlanksMax}};
+    if (!style.empty()) name_items(schema);
+    Json content{{"type", "json_schema"},
+                 {"json_schema", std::move(schema)},
+                 {"max_whitespace_cnt", kBlanksMax}};
+    if (!style.empty()) content["style"] = style;
+    return content;
 }
 
 Json tags_of(const CallForm& form, const ToolRequest& tools) {
@@ -78,8 +105,48 @@ Json tags_of(const CallForm& form, const ToolRequest& tools) {
     for (const ToolFunction& function : tools.functions)
         tags.push_back({{"type", "tag"},
                         {"begin", form.open + function.name + form.middle},
-                        {"content", schema_of(function)},
+                        {"content", schema_of(function, form.style)},
                         {"end", form.close}});
+    return tags;
+}
+
+Json calls_of(const CallForm& form, const ToolRequest& tools) {
+    return {{"type", "tags_with_separator"},
+            {"tags", tags_of(form, tools)},
+            {"separator", form.separator},
+            {"at_least_one", true},
+            {"stop_after_first", !tools.parallel}};
+}
+
+/// name[ARGS]{...} and name[CALL_ID]id[ARGS]{...}, as later Mistral models write calls.
+Json named_calls(const CallForm& form, const ToolRequest& tools) {
+    const Json arguments = constant("[ARGS]");
+    const Json id{{"type", "sequence"},
+                  {"elements", Json::array({constant("[CALL_ID]"),
+                                            {{"type", "regex"}, {"pattern", "[a-zA-Z0-9]{9}"}},
+                                            arguments})}};
+    const Json behind_name{{"type", "or"}, {"elements", Json::array({arguments, id})}};
+    Json tags = Json::array();
+    for (const ToolFunction& function : tools.functions) {
+        const Json content{{"type", "sequence"},
+                           {"elements", Json::array({behind_name, schema_of(function)})}};
+        tags.push_back({{"type", "tag"},
+                        {"begin", form.trigger + function.name},
+                        {"content", content},
+                        {"end", ""}});
+    }
+    return tags;
+}
+
+/// What a tag in free text opens: a call, or where the format has one a list of calls.
+Json triggered(ToolFormat format, const CallForm& form, const ToolRequest& tools) {
+    if (form.before.empty()) return tags_of(form, tools);
+    Json tags = Json::array({{{"type", "tag"},
+                              {"begin", form.before},
+                              {"content", calls_of(form, tools)},
+                              {"end", form.after}}});
+    if (format != ToolFormat::Mistral) return tags;
+    for (Json& tag : named_calls(form, tools)) tags.push_back(std::move(tag));
     return tags;
 }
 
@@ -109,11 +176,7 @@ Json sequence(Json elements) {
 void add_calls(const ReplyFormat& format, const ToolRequest& tools, Json& elements) {
     const CallForm form = form_of(format.tools, tools.parallel);
     if (!form.before.empty()) elements.push_back(constant(form.before));
-    elements.push_back({{"type", "tags_with_separator"},
-                        {"tags", tags_of(form, tools)},
-                        {"separator", form.separator},
-                        {"at_least_one", true},
-                        {"stop_after_first", !tools.parallel}});
+    elements.push_back(calls_of(form, tools));
     if (!form.after.empty()) elements.push_back(constant(form.after));
 }
 
@@ -146,7 +209,7 @@ GrammarSpec structural_tag(Json format) {
 
 GrammarSpec tool_grammar(const ReplyFormat& format,
                          const ToolRequest& tools,
-                         bool opens_by_control) {
+                         bool text_by_control) {
     if (tools.none()) return {};
     if (tools.choice == ToolChoice::Required) {
         Json elements = Json::array();
@@ -155,27 +218,27 @@ GrammarSpec tool_grammar(const ReplyFormat& format,
         return structural_tag(sequence(std::move(elements)));
     }
     const CallForm form = form_of(format.tools, tools.parallel);
-    if (form.trigger.empty() || opens_by_control) return {};
+    if (form.trigger.empty() || text_by_control) return {};
     return structural_tag({{"type", "triggered_tags"},
                            {"triggers", Json::array({form.trigger})},
-                           {"tags", tags_of(form, tools)},
+                           {"tags", triggered(format.tools, form, tools)},
                            {"at_least_one", false},
                            {"stop_after_first", !tools.parallel}});
 }
 
 GrammarSpec looser_tool_grammar(const ReplyFormat& format,
                                 ToolRequest tools,
-                                bool opens_by_control) {
+                                bool text_by_control) {
     for (ToolFunction& function : tools.functions) function.parameters.clear();
-    return tool_grammar(format, tools, opens_by_control);
+    return tool_grammar(format, tools, text_by_control);
 }
 
 GrammarSpec answer_grammar(const ReplyFormat& format,
                            const ToolRequest& tools,
                            const GrammarSpec& asked,
-                           bool opens_by_control) {
+                           bool text_by_control) {
     const bool must_call = !tools.none() && tools.choice == ToolChoice::Required;
-    if (!asked.any() || must_call) return tool_grammar(format, tools, opens_by_control);
+    if (!asked.any() || must_call) return tool_grammar(format, tools, text_by_control);
     const bool schema = asked.kind == GrammarKind::Json || asked.kind == GrammarKind::JsonSchema;
     const bool may_call = !tools.none() && schema;
     if (!format.thoughts && !may_call) return asked;

@@ -17,21 +17,22 @@ namespace paceline::serve {
 
 inline constexpr int kBlanksMax = 2;  // after each other, inside arguments
 
-/// Nothing (GrammarKind::None): without tools; of Auto also if what opens calls is a control token
-/// (`opens_by_control`), which no grammar of texts allows, or if calls are bare JSON lists.
+/// Nothing (GrammarKind::None): without tools; of Auto also where no tag opens a call, or text is
+/// written with control tokens (`text_by_control`: those of a thought), which this grammar would
+/// not name. Control tokens that open or close a call are named by it, so they are allowed.
 [[nodiscard]] GrammarSpec tool_grammar(const ReplyFormat& format,
                                        const ToolRequest& tools,
-                                       bool opens_by_control);
+                                       bool text_by_control);
 
 /// The same with any object as the arguments of each function: less to compile.
 [[nodiscard]] GrammarSpec looser_tool_grammar(const ReplyFormat& format,
                                               ToolRequest tools,
-                                              bool opens_by_control);
+                                              bool text_by_control);
 
 /// `asked`: of the request's own fields, may be none.
 [[nodiscard]] GrammarSpec answer_grammar(const ReplyFormat& format,
                                          const ToolRequest& tools,
                                          const GrammarSpec& asked,
-                                         bool opens_by_control);
+                                         bool text_by_control);
 
 }  // namespace paceline::serve

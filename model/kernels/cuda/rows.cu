@@ -236,6 +236,22 @@ PACE_KERNEL void rotate(RotateArgs args) {
     }
 }
 
+PACE_KERNEL void add_silu(AddSiluArgs args) {
+    wait_for_previous();
+    let_next_start();
+    const int row = block_x();
+    if (row >= rows_of(args.rows)) return;
+    const auto dim = static_cast<std::size_t>(args.dim);
+    const float factor = norm_factor(args.norm, row);
+    const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) * dim;
+    const float* turned = args.turned + static_cast<std::size_t>(row) * dim;
+    const int columns = args.columns > 0 ? args.columns : args.dim;
+    for (int c = thread_index(); c < columns; c += block_size()) {
+        const float n = hidden[c] * args.weights[c] * factor;
+        put_input(args.next, row, c, n + silu(turned[c]));
+    }
+}
+
 PACE_KERNEL void norm_factors(NormFactorsArgs args) {
     wait_for_previous();
     let_next_start();
@@ -261,6 +277,10 @@ void launch_embed(Stream& stream, const EmbedArgs& args, int rows_max) {
 
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max) {
     launch(stream, one_block_a_row(rows_max, kThreads), ready, args);
+}
+
+void launch_add_silu(Stream& stream, const AddSiluArgs& args, int rows_max) {
+    launch(stream, one_block_a_row(rows_max, kThreads), add_silu, args);
 }
 
 void launch_norm_factors(Stream& stream, const NormFactorsArgs& args, int rows_max) {

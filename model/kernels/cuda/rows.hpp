@@ -36,6 +36,20 @@ struct ReadyArgs {
 /// Makes rows ready for a product, as the Residual finish of the product before would have.
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max);
 
+/// A residual block between the product T n and the head's: its input is n + SiLU(T n).
+struct AddSiluArgs {
+    const float* hidden = nullptr;            // [call's rows][dim]
+    const std::int32_t* row_index = nullptr;  // the place of each row in `hidden`
+    const std::int32_t* rows = nullptr;
+    int dim = 0;
+    const float* weights = nullptr;  // of the norm: n = hidden x weights x its factor
+    RowNorm norm;
+    const float* turned = nullptr;  // [rows][dim]: T n
+    NextInput next;                 // without weights and squares
+    int columns = 0;                // of these rows that are made, from the first on; 0: all
+};
+void launch_add_silu(Stream& stream, const AddSiluArgs& args, int rows_max);
+
 struct NormFactorsArgs {
     RowNorm norm;
     const std::int32_t* rows = nullptr;

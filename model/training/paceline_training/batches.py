@@ -180,20 +180,20 @@ class Data:
         if not answers:
             raise ValueError(f"{options.answers[0]}: no answers to learn from")
 
-    def training(self, seed: int) -> Iterator[Batch]:
-        """One pass over all answers that are there when it begins: shards that were written
-        since the last pass belong to it."""
+    def training(self, seed: int, skip: int = 0) -> Iterator[Batch]:
+        """One pass over all answers that are there when it begins, without its first `skip`
+        batches: shards that were written since the last pass belong to it."""
         self._open()
-        return self.batches(self.answers, seed)
+        return self.batches(self.answers, seed, skip)
 
     def heldout_batches(self) -> Iterator[Batch]:
         return self.batches(self.heldout, 0)
 
-    def batches(self, answers: list[Answer], seed: int) -> Iterator[Batch]:
+    def batches(self, answers: list[Answer], seed: int, skip: int = 0) -> Iterator[Batch]:
         sequences = pack(answers, self.options.length, seed)
         count = max(1, self.options.batch_tokens // self.options.length)
         order = np.random.default_rng(seed).permutation(len(sequences))
-        for first in range(0, len(order), count):
+        for first in range(skip * count, len(order), count):
             yield make_batch([sequences[i] for i in order[first:first + count]], self.short)
 
 

@@ -75,7 +75,7 @@ def run_lines(run: Path, card: dict) -> list[str]:
     first, last = first_and_last_loss(run)
     what = ", ".join(f"{name} {part[name]}" for name in
                      ("layers", "from_layers", "transform", "rank", "alpha", "exit", "exits",
-                      "ahead", "norm_first")
+                      "ahead", "ahead_block", "norm_first")
                      if part.get(name) not in (None, [], False))
     return [f"### {cell(run.name)}: {part['part']}", "",
             f"{what}. Trained on {card['answers']} answers ({card['answer_tokens']} tokens with "

@@ -11,6 +11,7 @@ import sys
 STEPS = {
     "data": "makes prompts, lets the target answer them, counts tokens",
     "draft": "trains a draft model on the answers",
+    "eagle": "trains an EAGLE draft on the answers and the target's states",
     "heads": "trains exit heads and look-ahead heads on the answers",
     "adapter": "trains an exit adapter on the answers",
     "early-exit": "trains low-rank updates that make the target's own head right early",

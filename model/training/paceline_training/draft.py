@@ -107,13 +107,9 @@ class DraftTask:
         self.target_norm = target.output_norm.to(self.device)
 
     def describe(self) -> dict:
-        shape = self.shape
         return {"part": "draft", "layers": len(self.layers), "from_layers": self.layers,
-                "dim": shape.dim, "heads": shape.heads, "kv_heads": shape.kv_heads,
-                "head_dim": shape.head_dim, "ffn_dim": shape.ffn_dim,
-                "rope_dims": shape.rope_dims, "features": self.options.features,
-                "transform": self.options.transform,
-                "tokens": self.short.tokens.tolist()}
+                **self.shape.described(), "features": self.options.features,
+                "transform": self.options.transform, "tokens": self.short.tokens.tolist()}
 
     def loss(self, batch: Batch) -> tuple[torch.Tensor, dict[str, float]]:
         context = Context(self.shape, batch.positions, batch.segments, self.kind)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
+from .ahead_tree import read_tree
 from .lora import FUSED
 from .rounding import ROUNDED
 from .target import LAYER_NAMES, unpermute_rows
@@ -27,7 +28,8 @@ from .target import LAYER_NAMES, unpermute_rows
 FORMAT = "parts-1"
 QUANTISED = {"q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1}
 PLAIN = {"f32": np.float32, "f16": np.float16}
-DEFAULT_TYPE = {"draft": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16",
+EAGLE_BYTES_MAX = 15_000_000
+DEFAULT_TYPE = {"draft": "q8_0", "eagle": "q8_0", "heads": "f16", "adapter": "f16", "lora": "f16",
                 "probe": "f32"}
 
 
@@ -37,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the folder of a run; heads, adapters and probes may come from several")
     add("-o", "--out", type=Path, required=True, metavar="FILE", help="the part file to write")
     add("--type", choices=[*QUANTISED, *PLAIN],
-        help="of the matrices (what --quantise said in training; else drafts q8_0, heads and "
-        "adapters f16)")
+        help="of the matrices (what --quantise said in training; else drafts and residual heads "
+        "q8_0, other heads and adapters f16)")
     add("--name", default="", help="what the part is called (the file's name)")
     add("--licence", default="Apache-2.0", help="of the part (%(default)s)")
 
@@ -178,6 +180,19 @@ def add_draft(file: PartWriter, part: dict, state: dict) -> None:
         file.transform("transform", state["transform"])
 
 
+def add_eagle(file: PartWriter, part: dict, state: dict) -> None:
+    file.metadata |= _shape_metadata(part) | {"layers": "1", "ffn_dim": str(part["ffn_dim"])}
+    gate, up = state["layer.gate_up"].chunk(2)
+    _add(file, "layers.0", _attention_tensors(part, state, "layer.attention") | {
+        "ffn_norm": state["layer.norm.weight"], "gate": gate, "up": up,
+        "down": state["layer.down"]})
+    file.vector("output_norm", state["output_norm.weight"])
+    file.matrix("fuse", state["fuse"])
+    if part["feature_layers"]:
+        file.metadata["feature_layers"] = ",".join(map(str, part["feature_layers"]))
+        file.matrix("join", state["join"])
+
+
 def add_heads(file: PartWriter, part: dict, state: dict) -> None:
     if part["full"]:
         raise ValueError("heads with --full have no part file")
@@ -188,6 +203,20 @@ def add_heads(file: PartWriter, part: dict, state: dict) -> None:
         for number in numbers:
             file.metadata[f"{kind}.{number}"] = "1"
             file.matrix(f"{kind}.{number}.transform", state[f"{kind}_{number}.transform"])
+    if part.get("ahead_block"):
+        file.metadata["ahead_block"] = part["ahead_block"]
+
+
+def add_tree(file: PartWriter, part: dict, folder: Path) -> None:
+    """The fixed tree that a run of look-ahead heads has measured at its end."""
+    if part["part"] != "heads" or not part["ahead"]:
+        return
+    tree = read_tree(folder)
+    if tree is not None:
+        file.metadata["ahead_tree"] = tree
+    elif part.get("ahead_block"):
+        raise ValueError("no ahead_tree.json: the run has not come to its end, where it measures "
+                         "the tree; start it again with the same --out")
 
 
 def add_adapter(file: PartWriter, part: dict, state: dict) -> None:
@@ -227,7 +256,7 @@ def add_probe(file: PartWriter, part: dict, state: dict) -> None:
         file.vector(f"{name}.b", state[f"{name}.b"])
 
 
-ADD = {"draft": add_draft, "heads": add_heads, "adapter": add_adapter, "lora": add_lora,
+ADD = {"draft": add_draft, "eagle": add_eagle, "heads": add_heads, "adapter": add_adapter, "lora": add_lora,
        "probe": add_probe}
 
 
@@ -241,10 +270,10 @@ def read_run(folder: Path) -> dict:
 def check_together(runs: list[dict], folders: list[Path]) -> None:
     """Raises ValueError unless one file can hold all of them."""
     first = runs[0]
-    if len(runs) > 1 and first["part"]["part"] in ("draft", "lora"):
+    if len(runs) > 1 and first["part"]["part"] in ("draft", "eagle", "lora"):
         raise ValueError(f"{folders[1]}: a file of kind {first['part']['part']} holds one run")
     for folder, run in zip(folders[1:], runs[1:]):
-        for key in ("part", "tokens", "norm_first", "kv_heads"):
+        for key in ("part", "tokens", "norm_first", "kv_heads", "ahead_block"):
             if run["part"].get(key) != first["part"].get(key):
                 raise ValueError(f"{folder}: its {key} is not that of {folders[0]}")
         if run["target"] != first["target"]:
@@ -257,7 +286,9 @@ def run(options) -> int:
     check_together(runs, options.run)
     kind = runs[0]["part"]["part"]
     trained_as = {run.get("quantise", "none") for run in runs} - {"none"}
-    file = PartWriter(options.type or min(trained_as, default=DEFAULT_TYPE[kind]))
+    # The numbers of a residual head do not stand beside the ones of a diagonal.
+    plain = "q8_0" if runs[0]["part"].get("ahead_block") else DEFAULT_TYPE[kind]
+    file = PartWriter(options.type or min(trained_as, default=plain))
     if trained_as - {file.kind}:
         raise ValueError(f"{options.run[0]}: trained through the rounding of "
                          f"{min(trained_as - {file.kind})}, --type is {file.kind}")
@@ -265,6 +296,7 @@ def run(options) -> int:
         file.rounded_in_training = checkpoint.get("quantise", "none") != "none"
         try:
             ADD[kind](file, checkpoint["part"], checkpoint["module"])
+            add_tree(file, checkpoint["part"], folder)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from None
     if "tokens" in runs[0]["part"]:
@@ -277,6 +309,10 @@ def run(options) -> int:
         "trained_tokens": " ".join(str(r["tokens"]) for r in runs),
         "seed": " ".join(str(r["seed"]) for r in runs),
     }
+    size = sum(tensor.nbytes for tensor in file.tensors.values())
+    if kind == "eagle" and size > EAGLE_BYTES_MAX:
+        raise ValueError(f"{options.out}: {size} bytes, an EAGLE part has at most "
+                         f"{EAGLE_BYTES_MAX}; --type q8_0 or a shorter --tokens list is smaller")
     file.write(options.out)
     print(f"{options.out}: {kind}, {options.out.stat().st_size} bytes, matrices in {file.kind} "
           f"(largest relative error {max(file.errors, default=0):.4f})", file=sys.stderr)

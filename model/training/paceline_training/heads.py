@@ -3,8 +3,11 @@
 Behind each exit layer one matrix T, from the identity on, learns to say what the last layer will
 say: logits = E norm(T h), or E T norm(h) with --norm-first; E is the target's own head, cut to the
 short list. Look-ahead head J learns from the last layer's states what comes J positions behind
-the next token. All heads learn in one pass over the same batches. --full trains a matrix V x d
-per layer instead, for comparison; --source trains on the prompts of one task alone.
+the next token; with --residual these are Medusa's, logits = E (n + SiLU(W n)), n = norm(h). How
+often each rank of a look-ahead head is right on held-out text gives a fixed tree of at most 63
+nodes, which export writes (ahead_tree.py). All heads learn in one pass over the same batches.
+--full trains a matrix V x d per layer instead, for comparison; --source trains on the prompts of
+one task alone.
 """
 
 import argparse
@@ -14,9 +17,10 @@ import torch
 from torch import nn
 
 from . import loop
+from .ahead_tree import RankCounts, expected_tokens, greedy_tree, write_tree
 from .batches import LAST, Batch, Data, add_data_arguments
 from .losses import Figures, distil, judge
-from .modules import FullHead, THead
+from .modules import FullHead, ResidualHead, THead
 
 
 def layer_list(text: str) -> list[int]:
@@ -34,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ahead", type=layer_list, default=[], metavar="J,...",
                         help="look-ahead heads behind the last layer: 1 is the token behind the "
                         "next one")
+    parser.add_argument("--residual", action="store_true",
+                        help="look-ahead heads E (n + SiLU(W n)), n = norm(h) (Medusa)")
     parser.add_argument("--norm-first", action="store_true", help="E T norm(h), not E norm(T h)")
     parser.add_argument("--full", action="store_true",
                         help="a matrix V x d for each layer (cannot be exported)")
@@ -56,16 +62,26 @@ class HeadsTask:
         self.plan |= {f"ahead_{steps}": (target.layers, steps) for steps in options.ahead}
         if not self.plan:
             raise ValueError("nothing to train: give --exits or --ahead")
+        if options.residual and (options.exits or options.full or not options.ahead):
+            raise ValueError("--residual is for look-ahead heads (--ahead) alone, without --exits "
+                             "and --full: train exit heads in a run of their own")
         epsilon = target.shape.epsilon
-        self.module = nn.ModuleDict({
-            name: FullHead(target.output_norm, epsilon, head) if options.full
-            else THead(target.output_norm, epsilon, options.norm_first) for name in self.plan})
+        def make() -> nn.Module:
+            if options.residual:
+                return ResidualHead(target.output_norm, epsilon)
+            if options.full:
+                return FullHead(target.output_norm, epsilon, head)
+            return THead(target.output_norm, epsilon, options.norm_first)
+
+        self.module = nn.ModuleDict({name: make() for name in self.plan})
         self.lens = THead(target.output_norm, epsilon, False).to(options.device)
 
     def describe(self) -> dict:
+        residual = {"ahead_block": "residual"} if self.options.residual else {}
         return {"part": "heads", "dim": self.dim, "exits": self.options.exits,
-                "ahead": self.options.ahead, "norm_first": self.options.norm_first,
-                "full": self.options.full, "tokens": self.short.tokens.tolist()}
+                "ahead": self.options.ahead,
+                "norm_first": self.options.norm_first or self.options.residual,
+                "full": self.options.full, "tokens": self.short.tokens.tolist(), **residual}
 
     def _rows(self, batch: Batch, layer: int, steps: int):
         """Hidden states and their targets; and which of the batch's rows these are."""
@@ -105,6 +121,18 @@ class HeadsTask:
         return {name: {"lens_top1": plain[name]["top1"]} | row
                 for name, row in figures.rows().items()}
 
+    @torch.no_grad()
+    def rank_accuracies(self, batches) -> list[list[float]]:
+        """[look-ahead head][rank]: the share of positions whose token is the head's of that rank."""
+        counts = [RankCounts() for _ in self.options.ahead]
+        for batch in batches:
+            batch = batch.to(self.options.device)
+            for count, steps in zip(counts, self.options.ahead):
+                name = f"ahead_{steps}"
+                states, ids, _, _ = self._rows(batch, self.plan[name][0], steps)
+                count.add(self.module[name](states.float()), self.head_exact, ids[:, 0])
+        return [count.shares() for count in counts]
+
 
 def run(options) -> int:
     loop.prepare(options)
@@ -113,4 +141,10 @@ def run(options) -> int:
     print(f"heads: {', '.join(task.plan)}; {len(data.answers)} answers to learn from, "
           f"{len(data.heldout)} held out", file=sys.stderr)
     loop.print_table(loop.train(task, data, options), "head")
+    if options.ahead and not options.full:
+        accuracies = task.rank_accuracies(data.heldout_batches())
+        tree = greedy_tree(accuracies)
+        write_tree(options.out, accuracies, tree)
+        print(f"fixed tree: {len(tree)} nodes, {1 + expected_tokens(accuracies, tree):.2f} tokens a "
+              "pass if the heads were independent", file=sys.stderr)
     return 0

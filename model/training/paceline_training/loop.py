@@ -6,7 +6,9 @@ A run lives in a folder: checkpoint.pt (everything that is needed to go on; writ
 name and renamed), losses.tsv (step, tokens, minutes, measure, value), card.json (what was done
 and what came out). A run whose folder has a checkpoint goes on where that was made; Ctrl-C makes
 one first. The order of the data, and so the result on one machine and thread count, follows from
-the seed; a run that was interrupted begins a new pass where it went on.
+the seed; a run that was interrupted begins a new pass where it went on, or with --resume goes on
+with the next batch of the pass: then the result after --steps steps is that of a run that was not
+interrupted.
 """
 
 import argparse
@@ -47,6 +49,9 @@ class Task(Protocol):
 def add_loop_arguments(parser: argparse.ArgumentParser, rate: float) -> None:
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="RUN",
                         help="the run's folder; a run that has a checkpoint there goes on")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with the batch behind the checkpoint: with --steps the result "
+                        "is that of a run without interruption; without, with a new pass")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="at most N steps")
     parser.add_argument("--minutes", type=float, default=0, metavar="M",
                         help="at most M minutes, those between an interruption and the next "
@@ -108,6 +113,9 @@ class Run:
              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}],
             lr=options.rate, betas=(0.9, 0.95), fused=True)
         self.step = self.tokens = self.passes = 0
+        self.batches = 0  # of the pass that are done
+        self.answers = 0  # of a pass
+        self.torn = False  # weights and counters are of different steps
         self.seconds = 0.0
         self._resume()
 
@@ -128,13 +136,25 @@ class Run:
         self.optimizer.load_state_dict(saved["optimizer"])
         self.step, self.tokens, self.passes, self.seconds = (
             saved[name] for name in ("step", "tokens", "passes", "seconds"))
-        self.passes += 1  # the same order again would repeat what this pass has shown
+        if self.options.resume:
+            self.batches, self.answers = saved.get("batches", 0), saved.get("answers", 0)
+            if "random" in saved:
+                torch.set_rng_state(saved["random"].cpu())
+        else:
+            self.passes += 1  # the same order again would repeat what this pass has shown
         # Lines that were written behind the checkpoint will be written again.
         lines = log.read_text().splitlines()
         kept = [line for line in lines[1:] if int(line.split("\t")[0]) <= self.step]
         log.write_text("\n".join([lines[0], *kept]) + "\n")
         tqdm.write(f"{path}: goes on after {self.step} steps, {self.tokens} tokens, "
                    f"{self.seconds / 60:.1f} minutes")
+
+    def learn_from(self, answers: int) -> None:
+        """Raises ValueError if a run that is resumed would see its batches in another order."""
+        if self.answers not in (0, answers):
+            raise ValueError(f"{self.folder}: --resume with {answers} answers, the checkpoint was "
+                             f"made with {self.answers}; without --resume a new pass begins")
+        self.answers = answers
 
     def save(self) -> None:
         path = self.folder / "checkpoint.pt"
@@ -143,6 +163,8 @@ class Run:
                     "optimizer": self.optimizer.state_dict(),
                     "step": self.step, "tokens": self.tokens, "passes": self.passes,
                     "seconds": self.seconds, "seed": self.options.seed,
+                    "batches": self.batches, "answers": self.answers,
+                    "random": torch.get_rng_state(),
                     "quantise": self.options.quantise,
                     "target": self.fingerprint, "part": self.task.describe()}, part)
         os.replace(part, path)
@@ -182,10 +204,13 @@ class Run:
         if not (math.isfinite(loss.item()) and math.isfinite(norm)):
             raise ValueError(f"{self.folder}: the loss is {loss.item()}, the norm of its gradient "
                              f"{norm} at step {self.step}; try a smaller --rate")
+        self.torn = True
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
+        self.batches += 1
         self.tokens += batch.used_tokens
+        self.torn = False
         return {"loss": loss.item(), "rate": rate, **measures}
 
 
@@ -207,6 +232,7 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
     """Until the budget is spent; leaves the run's files and returns the last held-out figures."""
     task.module.to(options.device)
     run = Run(task, data.fingerprint, options)
+    run.learn_from(len(data.answers))
     saved = evaluated = run.seconds
     window: list[dict[str, float]] = []
     clock = time.perf_counter()
@@ -214,7 +240,9 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed}<{remaining} {postfix}")
     try:
         while run.progress() < 1:
-            for batch in data.training(options.seed + run.passes):
+            batches = data.training(options.seed + run.passes, run.batches)
+            run.answers = len(data.answers)
+            for batch in batches:
                 window.append(run.update(batch.to(options.device)))
                 now = time.perf_counter()
                 run.seconds += now - clock
@@ -235,10 +263,12 @@ def train(task: Task, data: Data, options) -> dict[str, dict[str, float]]:
                     run.evaluate(data)
             else:
                 run.passes += 1
+                run.batches = 0
     finally:
         if window:
             run.log(_mean(window))
-        run.save()
+        if not run.torn:
+            run.save()
         bar.close()
     figures = run.evaluate(data)
     write_card(run, data, figures)

@@ -137,6 +137,21 @@ class THead(nn.Module):
         return rms_norm(linear(hidden, self.transform), self.norm, self.epsilon)
 
 
+class ResidualHead(nn.Module):
+    """Medusa's head: logits = E (n + SiLU(W n)), n = norm(h), W from zero on, so that it begins as
+    the target's own head. forward() gives what E is multiplied with."""
+
+    def __init__(self, output_norm: torch.Tensor, epsilon: float) -> None:
+        super().__init__()
+        self.transform = nn.Parameter(torch.zeros(len(output_norm), len(output_norm)))
+        self.register_buffer("norm", output_norm.clone(), persistent=False)
+        self.epsilon = epsilon
+
+    def forward(self, hidden):
+        normed = rms_norm(hidden, self.norm, self.epsilon)
+        return normed + nn.functional.silu(linear(normed, self.transform))
+
+
 class FullHead(nn.Module):
     """A head of its own, V x d, from the target's rows on: for comparison, never shipped."""
 

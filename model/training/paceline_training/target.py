@@ -41,6 +41,11 @@ class Shape:
     rope_dims: int
     rope_divisors: tuple[float, ...] = ()  # of the frequencies, where the file has them
 
+    def described(self) -> dict:
+        """As part files name them; the angles are the target's."""
+        return {"dim": self.dim, "heads": self.heads, "kv_heads": self.kv_heads,
+                "head_dim": self.head_dim, "ffn_dim": self.ffn_dim, "rope_dims": self.rope_dims}
+
     def with_kv_heads(self, kv_heads: int) -> "Shape":
         return replace(self, kv_heads=kv_heads)
 

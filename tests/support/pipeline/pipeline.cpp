@@ -21,6 +21,11 @@ void TestConductor::handle(StageId, std::uint16_t kind, std::span<const std::byt
 }
 
 void connect_taps(ShuffledWorld& world, const PipelineOptions& options) {
+    // Two slots of three rows: features of long prompts are lost in part.
+    if (options.drafting == Drafting::Eagle)
+        world.connect_tensors(
+            segment_id(options.segments), kTheDraft, 2,
+            3 * std::max<std::size_t>(1, options.feature_layers.size()) * kFakeDim * sizeof(float));
     if (options.drafting != Drafting::Programme) return;
     for (int i = 1; i <= options.segments; ++i)
         world.connect_tensors(segment_id(i), kTheDraft, 2, kFakeLayers * kFakeDim * sizeof(float));

@@ -20,6 +20,8 @@
 
 namespace paceline::testing {
 
+inline constexpr RequestId kOne{1};  // of tests with one request
+
 /// Commits verdicts and counts answers.
 class TestConductor final : public Actor {
 public:

@@ -143,6 +143,16 @@ std::unique_ptr<Actor> programme_draft(DraftPlan plan, std::uint64_t seed) {
                                         std::move(tools));
 }
 
+std::unique_ptr<Actor> eagle_draft(DraftPlan plan, const PipelineOptions& of) {
+    auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, 1024);
+    backend->features = std::make_shared<FakeFeatures>(
+        std::max<std::size_t>(1, of.feature_layers.size()) * kFakeDim);
+    *of.features = backend->features;
+    return std::make_unique<ModelDraft>(
+        std::move(plan), std::move(backend),
+        DraftModelOptions{.vocab_size = kFakeVocab, .target_features = true});
+}
+
 std::unique_ptr<Actor> search_draft(DraftPlan plan, const PipelineOptions& of) {
     DraftModelOptions options{
         .vocab_size = kFakeVocab, .skip = SkipSet{kFakeLayers}, .whole_text = true};
@@ -222,6 +232,7 @@ std::unique_ptr<Actor> draft_actor(const PipelineOptions& options, DraftSourceFa
     if (options.drafting == Drafting::SkipLayers) return skip_draft(plan, options.seed);
     if (options.drafting == Drafting::Programme) return programme_draft(plan, options.seed);
     if (options.drafting == Drafting::Search) return search_draft(plan, options);
+    if (options.drafting == Drafting::Eagle) return eagle_draft(plan, options);
     DraftTools tools{.source = std::move(sources), .grammars = toy_grammars()};
     if (options.drafting == Drafting::Guesses) {
         plan.growth.draft_reach_min = options.seed % 2 == 0 ? 0.0F : 1e-3F;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/support/toy/toy_ahead_tree.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
 
 namespace paceline::testing {
@@ -28,6 +29,9 @@ void add_exit(PipelineOptions& options, Exit kind, std::mt19937_64& random) {
     if (kind == Exit::Ahead) {
         options.exit_at = options.segments;
         for (std::uint8_t head = 1; head <= heads; ++head) exit.ahead.push_back(HeadId{head});
+        // By a number that such an exit has no other use for.
+        if (exit.top % 2 == 0)
+            exit.ahead_tree = toy_ahead_tree(heads, static_cast<std::uint8_t>(exit.ahead_top));
     }
     options.exit = std::move(exit);
 }
@@ -42,6 +46,8 @@ SegmentPlan segment_plan(const PipelineOptions& options, int index) {
     if (drafts) plan.draft = kTheDraft;
     if (drafts) plan.speculative = {kTheDraft};
     if (options.drafting == Drafting::Programme) plan.tap = TapOptions{kTheDraft, 2};
+    if (options.drafting == Drafting::Eagle && index == count)
+        plan.features = FeatureOptions{kTheDraft, options.feature_layers};
     plan.first_segment = kFirstSegment;
     plan.hold_limit = options.hold_limit;
     if (index == options.exit_at) plan.exit = options.exit;
@@ -73,6 +79,8 @@ std::unique_ptr<FakeBackend> segment_backend(const PipelineOptions& options, int
     backend->all_nan_at = options.all_nan_at;
     backend->candidate_right = options.candidate_right;
     backend->draws_itself = options.draws_itself;
+    if (index == 1 && options.self_draft && options.self_draft->adapter)
+        backend->adapter_after = options.self_draft->exit;
     backend->on_device = ((options.on_devices >> static_cast<unsigned>(index)) & 1U) != 0;
     return backend;
 }

@@ -36,6 +36,7 @@ enum class Drafting : std::uint8_t {
     SkipLayers,  // the target's own model without some sub-layers
     Programme,   // the same, without layers that the segments' residuals choose
     Search,      // the same, without sub-layers that it searches
+    Eagle,       // the target's own model, which is sent the target's features as EAGLE's is
     Guesses,     // Jacobi or Lookahead, whose own tokens get lost, are doubled or come late
 };
 
@@ -54,10 +55,14 @@ struct PipelineOptions {
     /// What the draft keeps of its search, across its incarnations.
     std::shared_ptr<std::string> search_disk = std::make_shared<std::string>();
     Micros hold_limit{20'000};
-    double candidate_right = 0.8;  // of the exit's head
-    bool draws_itself = false;     // the segments' backends draw tokens, as devices do
-    unsigned on_devices = 0;       // bit i: the backend of segment i keeps its rows on a device
-    std::int32_t gamma = 8;        // of the draft
+    /// What Drafting::Eagle was given; a new one for each incarnation.
+    std::shared_ptr<std::shared_ptr<FakeFeatures>> features =
+        std::make_shared<std::shared_ptr<FakeFeatures>>();
+    std::vector<int> feature_layers = {};  // states after these; empty: the last ones
+    double candidate_right = 0.8;          // of the exit's head
+    bool draws_itself = false;             // the segments' backends draw tokens, as devices do
+    unsigned on_devices = 0;  // bit i: the backend of segment i keeps its rows on a device
+    std::int32_t gamma = 8;   // of the draft
     /// KV slots whose hidden states all segments but the last one retain; 0: none.
     std::int32_t retained_slots = 0;
 };

@@ -6,7 +6,8 @@
 // wrong order anywhere changes the text that follows. The head prefers one successor of each
 // token, so that the text has loops for prompt lookup to find, and lets the hash decide else.
 // Its adapter passes hidden states on as they are, and counts the visible keys that it was not
-// given since the layers last wrote them.
+// given since the layers last wrote them: after the segment's last layer, or after the layer that
+// a test names (adapter_after).
 // Where a test asks for it (draws_itself), it draws tokens as a device does: then no caller may
 // read hidden states that were not asked for.
 // Where a test asks for it (on_device), its own memory is that of a device: addresses that fault
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +34,7 @@
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/support/run_then_draw.hpp"
 #include "tests/support/toy/fake_device.hpp"
+#include "tests/support/toy/toy_features.hpp"
 
 namespace paceline::testing {
 
@@ -63,6 +66,8 @@ public:
     [[nodiscard]] int first_layer() const override { return first_layer_; }
     [[nodiscard]] int last_layer() const override { return last_layer_; }
     [[nodiscard]] std::int32_t kv_slots() const override { return kv_slots_; }
+
+    [[nodiscard]] FeatureSlots* feature_slots() override { return features.get(); }
 
     [[nodiscard]] MemoryPlace memory_place() const override {
         return on_device ? MemoryPlace::Device : MemoryPlace::Host;
@@ -125,16 +130,21 @@ public:
                 if (watch == nullptr || !watch->stale(i)) continue;
                 store(hidden, i, mix(0xdead, i));
                 ++rows_stale;
+                // The adapter is given it all the same, and its key is not read.
+                if (rows[i].first < rows[i].last && rows[i].last == 2 * adapter_after)
+                    remember(rows[i], hidden, i);
             }
             attention(rows, hidden, layer);
             keep_stacks(rows, hidden, 2 * layer);
             for (std::size_t i = 0; i < rows.size(); ++i) {
-                if (runs(rows[i], 2 * layer + 1)) store(hidden, i, mix(load(hidden, i), 0x3192));
+                if (!runs(rows[i], 2 * layer + 1)) continue;
+                store(hidden, i, mix(load(hidden, i), 0x3192));
+                if (layer + 1 == adapter_after) remember(rows[i], hidden, i);
             }
             keep_stacks(rows, hidden, 2 * layer + 1);
         }
-        for (std::size_t i = 0; i < rows.size(); ++i)
-            newest_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
+        for (std::size_t i = 0; adapter_after == 0 && i < rows.size(); ++i)
+            remember(rows[i], hidden, i);
         return RunOutcome::Done;
     }
 
@@ -271,9 +281,11 @@ public:
     std::size_t head_calls = 0;
     std::size_t adapter_rows = 0;
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
+    int adapter_after = 0;         // layers, before anything runs; 0: all of the segment
     bool draws_itself = false;     // tokens and candidates, as a device does
-    bool on_device = false;        // before anyone asks for rows
-    std::size_t rows_crossed = 0;  // between host and device
+    std::shared_ptr<FakeFeatures> features = {};  // of a toy EAGLE draft
+    bool on_device = false;                       // before anyone asks for rows
+    std::size_t rows_crossed = 0;                 // between host and device
     std::size_t runs_with_draws = 0;
     double candidate_right = 0.8;  // of heads other than the last layer's own
     Position highest_position = -1;
@@ -289,6 +301,10 @@ private:
         if (!memory.on_device()) return memory.host();
         PACE_CHECK(on_device, "a host follows an address of a device");
         return fake_host_address(memory);
+    }
+    /// What the adapter is to be given of a row.
+    void remember(const Row& row, std::span<const float> hidden, std::size_t index) {
+        newest_[static_cast<std::size_t>(row.slot)] = load(hidden, index);
     }
     static bool runs(const Row& row, int sublayer) {
         return sublayer >= row.first && sublayer < row.last &&
@@ -312,10 +328,10 @@ private:
     static void keep_stacks(std::span<const Row> rows, std::span<float> hidden, int sublayer) {
         for (std::size_t i = 0; i < rows.size(); ++i) {
             const Row& row = rows[i];
-            if (row.stack == nullptr || sublayer < row.first || sublayer >= row.last) continue;
+            const std::optional<std::size_t> place = row.stack_place(sublayer);
+            if (!place) continue;
             const auto from = hidden.subspan(i * kFakeDim, kFakeDim);
-            std::copy(from.begin(), from.end(),
-                      row.stack + static_cast<std::ptrdiff_t>(sublayer - row.first) * kFakeDim);
+            std::copy(from.begin(), from.end(), row.stack + *place * kFakeDim);
         }
     }
     void count_crossing(ConstHiddenRows given) {
@@ -366,7 +382,7 @@ private:
     int last_layer_;
     std::int32_t kv_slots_;
     std::vector<std::uint64_t> keys_;     // [layers, slots]
-    std::vector<std::uint64_t> newest_;   // [slots]: of the rows that ran last
+    std::vector<std::uint64_t> newest_;   // [slots]: of rows as they ran last, at the adapter
     std::vector<std::uint64_t> adapted_;  // [slots]: that the adapter was given
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "ipc/base/limits.hpp"
 #include "model/sampling/sampler_scratch.hpp"
+#include "tests/support/toy/toy_grammar.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 
@@ -149,6 +151,24 @@ TEST_CASE("a row without any token ends the walk after what was accepted before 
     CHECK(result.last_row == 1);
     scene.wants[0] = kNothing;
     CHECK(scene.walk().tokens.empty());
+}
+
+TEST_CASE("a grammar that cannot be loaded ends the walk before any token, and says so") {
+    const Scene scene = tree();
+    const auto grammars = testing::toy_grammars();
+    AnswerGrammar damaged{*grammars,
+                          std::make_shared<const CompiledGrammar>(CompiledGrammar{"a", "damaged"}),
+                          {testing::kToyEnd},
+                          static_cast<Position>(scene.committed.size())};
+    BatchWalk walk{{.rows = scene.rows,
+                    .committed = scene.committed,
+                    .sampling = scene.sampling,
+                    .finish = scene.rule,
+                    .grammar = &damaged}};
+    CHECK_FALSE(walk.wanted());
+    const WalkResult result = walk.take();
+    CHECK(result.finish == FinishReason::GrammarFailed);
+    CHECK(result.tokens.empty());
 }
 
 TEST_CASE("the likely path goes down first children, itself included, no further than asked") {

@@ -128,7 +128,7 @@ TEST_CASE("whatever is proposed and however late, all texts come out, row by val
             REQUIRE(job.state->text() == job.oracle);
             REQUIRE(job.verifier_state->text() == job.oracle);
         }
-        REQUIRE(scene.scheduler.pages_in_use() == 0);
+        REQUIRE(scene.scheduler.pages().in_use() == 0);
         std::uint64_t committed = 0;
         for (const Scene::Job& job : scene.jobs) {
             committed += job.oracle.size() - job.state->spec().text.size();
@@ -436,14 +436,14 @@ TEST_CASE(
     scene.begin(std::vector<TokenId>(40, 2), kAnswer);
     while (scene.form()) {
     }
-    const auto shortage = scene.scheduler.take_shortage();
+    const auto shortage = scene.scheduler.pages().take_shortage();
     REQUIRE(shortage);
     CHECK(shortage->request == Scene::id_of(1));
     CHECK(shortage->running == 2);
     CHECK_FALSE(scene.form());
-    CHECK_FALSE(scene.scheduler.take_shortage());
+    CHECK_FALSE(scene.scheduler.pages().take_shortage());
     // The conductor has preempted a third one, whose Stop has overtaken its Begin.
     scene.scheduler.end(RequestId{99});
     CHECK_FALSE(scene.form());
-    CHECK(scene.scheduler.take_shortage());
+    CHECK(scene.scheduler.pages().take_shortage());
 }

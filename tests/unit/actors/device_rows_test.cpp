@@ -11,8 +11,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr RequestId kOne{1};
-
 /// Runs a request through segments that are all on devices, and checks the text.
 void run(const PipelineOptions& options, const Request& request, Pipeline& pipeline) {
     CAPTURE(options.segments);

@@ -10,8 +10,6 @@
 
 namespace paceline::testing {
 
-inline constexpr RequestId kOne{1};
-
 inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
     const auto answer = pipeline.conductor.log.answer(request);
     return {answer.begin(), answer.end()};
@@ -20,7 +18,7 @@ inline std::vector<TokenId> answer_of(Pipeline& pipeline, RequestId request) {
 /// No request holds a page of the first segment's cache; a search's scratch rows do.
 inline void check_no_page_held(const BatchScheduler& scheduler, const PipelineOptions& options) {
     const bool searches = options.self_draft && options.self_draft->choice != SkipChoice::Fixed;
-    CHECK(scheduler.pages_in_use() ==
+    CHECK(scheduler.pages().in_use() ==
           (searches ? pages_for(options.self_draft->scratch_slots()) : 0));
 }
 
@@ -69,6 +67,8 @@ inline int check_exact(const PipelineOptions& options, std::span<const Request> 
     check_no_page_held(*pipeline.segment_actors.front()->scheduler(), options);
     // No row was computed after the last one whose token could be committed.
     CHECK(pipeline.backends.front()->highest_position <= last_useful);
+    if (options.self_draft && options.self_draft->adapter)
+        CHECK(pipeline.backends.front()->adapter_gaps == 0);
     return verdicts;
 }
 

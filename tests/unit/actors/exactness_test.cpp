@@ -36,6 +36,8 @@ const char* name_of(Drafting drafting) {
             return "skips searched layers";
         case Drafting::Babble:
             return "babble";
+        case Drafting::Eagle:
+            return "reads the target's features";
         case Drafting::Guesses:
             return "guesses";
     }
@@ -45,7 +47,7 @@ const char* name_of(Drafting drafting) {
 constexpr Drafting kDraftings[] = {Drafting::None,   Drafting::Lookup,     Drafting::Adversary,
                                    Drafting::Oracle, Drafting::SlowOracle, Drafting::Mute,
                                    Drafting::Babble, Drafting::SkipLayers, Drafting::Programme,
-                                   Drafting::Search, Drafting::Guesses};
+                                   Drafting::Search, Drafting::Eagle,      Drafting::Guesses};
 
 /// More with PACELINE_TEST_SEEDS=n.
 std::uint64_t seeds() {

@@ -14,7 +14,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr RequestId kOne{1};
 constexpr Attempt kFirst{1};
 
 /// A tree of rows below a root at `first`, the text that will come, and a watch over the rows.

@@ -25,7 +25,6 @@ private:
 }  // namespace
 
 TEST_CASE("the same actors in the runtime's one-process world commit plain decoding's tokens") {
-    constexpr RequestId kOne{1};
     for (int count = 1; count <= 4; ++count) {
         CAPTURE(count);
         Request request = small_request(static_cast<std::uint64_t>(count));

@@ -162,7 +162,7 @@ TEST_CASE("a proposal or verdict with a count or token out of range is refused b
     refused(verdict, "count = 34");
     verdict.count = 1;
     verdict.finish = FinishReason::StopString;  // nothing that a target can know
-    refused(verdict, "finish = 5");
+    refused(verdict, "finish = 6");
     verdict.finish = FinishReason::None;
     verdict.batch_rows = kVerifyRowsMax + 1;
     refused(verdict, "batch_rows = 65");
@@ -248,7 +248,7 @@ TEST_CASE("a tensor note with a field out of range is refused by field, one that
         CHECK_MESSAGE(status.error().what.find(says) != std::string::npos, status.error().what);
     };
     using Note = msg::TensorNote;
-    refused_with([](Note& note) { note.role = static_cast<msg::TensorRole>(4); }, "role = 4");
+    refused_with([](Note& note) { note.role = static_cast<msg::TensorRole>(5); }, "role = 5");
     refused_with([](Note& note) { note.type = static_cast<msg::TensorType>(4); }, "type = 4");
     refused_with([](Note& note) { note.layer = 4; }, "layer = 4");
     refused_with([](Note& note) { note.first_position = -1; }, "first_position = -1");

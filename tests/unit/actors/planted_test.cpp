@@ -82,7 +82,7 @@ bool survives(std::uint64_t seed) {
         return false;
     }
     cluster.run_dry();
-    return cluster.scheduler().pages_in_use() == 0 && cluster.world.tensors_all_free();
+    return cluster.scheduler().pages().in_use() == 0 && cluster.world.tensors_all_free();
 }
 
 /// The seed whose try went wrong with this bug; nothing if all went well.

@@ -133,9 +133,32 @@ TEST_CASE("rows that were computed before a loss are not shared after it") {
     const auto text = text_of({1, 2});
     RequestSlots slots = RequestSlots::on_demand(pages, 1024, &tree, "");
     for (Position p = 0; p < 64; ++p) slots.commit(slots.allocate(p).value());
-    tree.clear();
+    SUBCASE("of all segments") {
+        tree.clear();
+    }
+    SUBCASE("of some segments") {
+        tree.lose({.from = 2, .to = 2});
+    }
     slots.publish(text);
     CHECK(tree.blocks_of("", text) == 0);
+}
+
+TEST_CASE("a verdict of before a loss, which comes after it, completes no block") {
+    KvPages pages{32 * 8};
+    PrefixTree tree{pages};
+    const auto text = text_of({1, 2});
+    (void)computed(pages, tree, text);
+    RequestSlots before = RequestSlots::on_demand(pages, 1024, &tree, "");
+    CHECK(before.share(text).complete == 64);
+    tree.lose({.from = 2, .to = 2});
+    before.publish(text);
+    CHECK(tree.blocks_of("", text) == 0);
+    RequestSlots after = RequestSlots::on_demand(pages, 1024, &tree, "");
+    const RequestSlots::Shared shared = after.share(text);
+    CHECK(shared.complete == 0);
+    CHECK(shared.lost == LostKeys{.from = 2, .to = 2});
+    after.publish(text);  // it has computed them again
+    CHECK(tree.blocks_of("", text) == 2);
 }
 
 namespace {

@@ -20,7 +20,8 @@ std::uint64_t seeds() {
 
 constexpr Drafting kDraftings[] = {Drafting::None,       Drafting::Lookup,    Drafting::Oracle,
                                    Drafting::SlowOracle, Drafting::Babble,    Drafting::Guesses,
-                                   Drafting::SkipLayers, Drafting::Programme, Drafting::Search};
+                                   Drafting::SkipLayers, Drafting::Programme, Drafting::Search,
+                                   Drafting::Eagle};
 
 PipelineOptions options_for(std::uint64_t seed, int segments, Drafting drafting) {
     PipelineOptions options{.segments = segments, .drafting = drafting, .seed = seed};
@@ -86,7 +87,7 @@ void check_nothing_leaked(Cluster& cluster, const PipelineOptions& options) {
     cluster.run_dry();
     CHECK(cluster.world.tensors_all_free());
     CHECK(cluster.conductor.open_requests() == 0);
-    CHECK(cluster.scheduler().pages_in_use() == 0);
+    CHECK(cluster.scheduler().pages().in_use() == 0);
     Request whole = small_request(77);
     whole.context = options.kv_slots;
     whole.max_tokens = 3;

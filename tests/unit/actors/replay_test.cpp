@@ -13,7 +13,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr RequestId kOne{1};
 constexpr auto kBatch = static_cast<std::uint16_t>(msg::Kind::Batch);
 
 /// Logits after a text, one row after the other, without batches, trees or slots that move.

@@ -7,6 +7,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "actors/segment/segment_actor.hpp"
+#include "ipc/wire/cancel_board.hpp"
 #include "tests/unit/actors/protocol_scene.hpp"
 
 using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
@@ -284,6 +285,45 @@ TEST_CASE(
     middle.tell(kLast, scene_verdict(request.text, {answer[0], answer[1]}, {batch.rows[1].node}));
     first.expect_nothing_more();
     middle.expect_nothing_more();
+}
+
+TEST_CASE("a job of a cancelled attempt is cut, but not one that computes shared blocks again") {
+    const Request request = scene_request();
+    for (const bool again : {false, true}) {
+        for (const bool by_board : {false, true}) {
+            CAPTURE(again);
+            CAPTURE(by_board);
+            BatchPool to_middle;
+            BatchPool to_last;
+            Segment front{kFirst, plan_between({}, kMiddle), 0, 3};
+            Segment between{kMiddle, plan_between(kFirst, kLast), 3, 6};
+            ProtocolScene<SegmentActor>& first = front.scene;
+            ProtocolScene<SegmentActor>& middle = between.scene;
+            first.context.out = &to_middle.producer;
+            middle.context.in = &to_middle.consumer;
+            middle.context.out = &to_last.producer;
+            first.begin(request);
+            middle.begin(request);
+            first.run_job("prefill");
+            auto batch = first.expect<msg::Batch>(kMiddle);
+            if (again) batch.parts[0].last = kMiddle;
+            middle.tell(kFirst, batch);
+            REQUIRE(middle.context.jobs_waiting() == 1);
+            const auto keys = [&] {
+                std::vector<std::byte> bytes(between.backend.kv_bytes());
+                between.backend.read_kv(batch.rows.front().slot, bytes);
+                return bytes;
+            };
+            const std::vector<std::byte> before = keys();
+            if (by_board) {
+                middle.context.word = CancelBoard::mark_of(kSceneRequest, Attempt{2});
+            } else {
+                middle.tell(kConductor, msg::Stop{kSceneRoute});
+            }
+            REQUIRE(middle.context.run_job());
+            CHECK((keys() != before) == again);
+        }
+    }
 }
 
 TEST_CASE("a segment reports kinds that none of its roles handles, and senders out of place") {

@@ -22,11 +22,6 @@ public:
         : probabilities_{std::move(probabilities)} {}
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> /*tokens*/) override {}
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> /*path*/,
-                                               std::int32_t /*gamma*/,
-                                               const CancelToken& /*cancel*/) override {
-        return {};  // weigh() is asked
-    }
     [[nodiscard]] std::vector<Candidate> weigh(std::span<const TokenId> /*path*/,
                                                std::int32_t /*gamma*/,
                                                const CancelToken& /*cancel*/) override {

@@ -5,8 +5,6 @@ using namespace paceline::testing;  // NOLINT(google-build-using-namespace): sam
 
 namespace {
 
-constexpr RequestId kOne{1};
-
 msg::Route route(std::uint64_t request, std::uint32_t attempt) {
     return {.request = RequestId{request}, .attempt = Attempt{attempt}, .epoch = Epoch{1}};
 }
@@ -109,7 +107,7 @@ TEST_CASE("a request that is stopped in the middle makes room for the next one")
         const auto answer = pipeline.conductor.log.answer(RequestId{2});
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
         pipeline.run_dry();
-        CHECK(pipeline.segment_actors.front()->scheduler()->pages_in_use() == 0);
+        CHECK(pipeline.segment_actors.front()->scheduler()->pages().in_use() == 0);
     }
 }
 

@@ -1,5 +1,5 @@
-// The stop rule "thompson" against a plain twin that is written from its text, and against what is
-// known of the lengths that it gives.
+// The stop rule "thompson" against a plain reference that is written from its text, and against
+// what is known of the lengths that it gives.
 #include "actors/decoding/thompson_length.hpp"
 
 #include <cmath>
@@ -17,7 +17,7 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 namespace {
 
 /// The rule as its text has it: one candidate after the other, a decision after each.
-struct Twin {
+struct PlainRule {
     std::int32_t longest;
     double decay;
     std::mt19937_64 random;
@@ -68,14 +68,14 @@ std::map<std::int32_t, int> lengths_after(const std::vector<std::int32_t>& accep
 
 }  // namespace
 
-TEST_CASE("500 rounds give the lengths and the counts of a plain twin") {
+TEST_CASE("500 rounds give the lengths and the counts of a plain reference") {
     std::mt19937_64 verdicts{3};
     for (const double decay : {0.0, 0.5, 0.95, 1.0}) {
         CAPTURE(decay);
         ThompsonLength length{{.longest = 12, .decay = decay, .seed = 77}};
-        Twin twin{.longest = 12, .decay = decay, .random = std::mt19937_64{77}};
+        PlainRule plain{.longest = 12, .decay = decay, .random = std::mt19937_64{77}};
         for (int round = 0; round < 500; ++round) {
-            const std::int32_t drafted = twin.draft();
+            const std::int32_t drafted = plain.draft();
             REQUIRE(length.now() == drafted);
             std::vector<bool> right;
             std::int32_t accepted = 0;
@@ -83,10 +83,10 @@ TEST_CASE("500 rounds give the lengths and the counts of a plain twin") {
                 right.push_back(verdicts() % 5 != 0);
                 if (right.back() && accepted == i) ++accepted;
             }
-            twin.judge(right);
+            plain.judge(right);
             length.verified(accepted, drafted);
-            CHECK(1.0 + length.accepted() == doctest::Approx(twin.alpha));
-            CHECK(1.0 + length.rejected() == doctest::Approx(twin.beta));
+            CHECK(1.0 + length.accepted() == doctest::Approx(plain.alpha));
+            CHECK(1.0 + length.rejected() == doctest::Approx(plain.beta));
         }
     }
 }

@@ -175,8 +175,8 @@ TEST_CASE_TEMPLATE_DEFINE(
     const auto all = Traits::make(
         file, {.last_layer = 1, .final_head = true, .heads = all_heads(rng, file.config())});
     CHECK(all->has_head(HeadId::Final));
-    CHECK(all->has_head(HeadId{6}));
-    CHECK_FALSE(all->has_head(HeadId{7}));
+    CHECK(all->has_head(HeadId{8}));
+    CHECK_FALSE(all->has_head(HeadId{9}));
     const std::vector<float> want = states_of(*bare, Text{*bare, 9}.rows);
     for (Backend* with : {lens.get(), listed.get(), all.get()}) {
         CHECK(with->equality_class() == bare->equality_class());
@@ -203,6 +203,10 @@ TEST_CASE_TEMPLATE_DEFINE("heads that make no sense are refused with field and v
                               static_cast<std::size_t>(file.config().dim));
     broken[7] = std::nanf("");
     refused({.transform = broken}, "heads[1].transform[7] is not a finite number");
+    refused({.block = HeadBlock::Residual}, "heads[1].block = residual, must have a transform");
+    broken[7] = 0.0f;
+    refused({.transform = broken, .norm_first = false, .block = HeadBlock::Residual},
+            "and the norm first");
 }
 
 }  // namespace paceline::testing

@@ -30,7 +30,11 @@ inline std::vector<HeadSpec> all_heads(std::mt19937& rng, const ModelConfig& con
             {.tokens = random_list(rng, config.vocab_size)},
             {.transform = t, .tokens = random_list(rng, config.vocab_size)},
             {.transform = t, .tokens = {0, config.vocab_size - 1}, .norm_first = false},
-            {}};
+            {},
+            {.transform = t, .block = HeadBlock::Residual},
+            {.transform = t,
+             .tokens = random_list(rng, config.vocab_size),
+             .block = HeadBlock::Residual}};
 }
 
 /// Twice as many query heads as KV heads, of which it has one more than the target.

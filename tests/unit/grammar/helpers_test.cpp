@@ -10,6 +10,7 @@
 
 #include "launch/grammar/grammar_helpers.hpp"
 #include "launch/grammar/helper_process.hpp"
+#include "tests/support/costly_grammar.hpp"
 
 #include "small_vocabulary.hpp"
 
@@ -18,13 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Minutes of processor time and gigabytes, from few bytes.
-GrammarSpec costly() {
-    std::string text;
-    for (int i = 0; i < 400; ++i) text += "((((a|b){0,300}c){0,300}d){0,300}x){0,300}";
-    return {GrammarKind::Regex, std::move(text)};
-}
-const GrammarSpec kCostly = costly();
+const GrammarSpec kCostly = testing::costly_grammar();
 
 GrammarHelperOptions options_with(GrammarLimits limits, std::vector<std::string> arguments = {}) {
     GrammarHelperOptions options;

@@ -205,16 +205,15 @@ TEST_CASE("a line that is no prompt is refused with the reason") {
         return wrong.ok() ? std::string{} : wrong.error().what;
     };
     CHECK(why(R"({"prompt": NaN})") ==
-          "set.jsonl:2: not a JSON object: byte 12: NaN is not JSON; write null or a number");
+          "set.jsonl:2: not JSON: byte 12: NaN is not JSON; write null or a number");
     CHECK(why(R"({"prompt": "x", "score": -Infinity})").find("Infinity is not JSON") !=
           std::string::npos);
     CHECK(why(R"({"prompt": "\ud83d"})").find("\\ud83d is half of a surrogate pair") !=
           std::string::npos);
     CHECK(why(R"({"prompt": "\ude00"})").find("\\ude00 is half of a surrogate pair") !=
           std::string::npos);
-    CHECK(why("{\"prompt\": \"caf\xe9\"}") ==
-          "set.jsonl:2: not a JSON object: byte 16 (0xe9) is not UTF-8");
-    CHECK(why(R"({"prompt": "x")").find("not a JSON object: byte 15: unexpected end of input") !=
+    CHECK(why("{\"prompt\": \"caf\xe9\"}") == "set.jsonl:2: not JSON: byte 16 (0xe9) is not UTF-8");
+    CHECK(why(R"({"prompt": "x")").find("not JSON: byte 15: unexpected end of input") !=
           std::string::npos);
     CHECK(why(R"({"prompt": 1e999})").find("overflow") != std::string::npos);
     CHECK(why("[1]") == "set.jsonl:2: not a JSON object, but a list");

@@ -12,47 +12,20 @@
 #include "launch/config/methods.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "tests/support/contains.hpp"
+#include "tests/support/test_folder.hpp"
+#include "tests/unit/launch/config_of_file.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+using paceline::test::TestFolder;
+using paceline::testing::config_of_file;
 using paceline::testing::contains;
 
 namespace {
-
-/// A folder of files that is removed in the end.
-class Folder {
-public:
-    Folder() {
-        std::string pattern =
-            (std::filesystem::temp_directory_path() / "paceline-extends-XXXXXX").string();
-        REQUIRE(mkdtemp(pattern.data()) != nullptr);
-        path_ = pattern;
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    [[nodiscard]] std::string path(const std::string& name) const { return path_ + "/" + name; }
-    /// Returns the path of the file `name`, which has `text`.
-    std::string file(const std::string& name, const std::string& text) const {
-        std::filesystem::create_directories(std::filesystem::path{path(name)}.parent_path());
-        std::ofstream{path(name)} << text;
-        return path(name);
-    }
-
-private:
-    std::string path_;
-};
 
 PipelineConfig config_of(const std::string& text) {
     Result<PipelineConfig> config = parse_pipeline_config(text, "mine.toml");
     if (!config.ok()) FAIL(config.error().what);
     return std::move(config).value();
-}
-
-/// What the product makes of a file that a command names.
-Result<PipelineConfig> config_of_file(const std::string& path) {
-    const Result<ConfigSource> source = file_source(path);
-    return source ? parse_pipeline_config(source.value()) : source.error();
 }
 
 Error error_of(const Result<PipelineConfig>& config) {
@@ -96,7 +69,7 @@ TEST_CASE("the stages of a file take the place of all stages of the one that it 
 }
 
 TEST_CASE("a list of a file takes the place of the whole list of the one that it extends") {
-    const Folder folder;
+    const TestFolder folder;
     folder.file("base.toml", "extends = \"pearl\"\n[supervision]\nbackoff_ms = [1, 2, 3]\n");
     const std::string mine =
         folder.file("mine.toml", "extends = \"base.toml\"\n[supervision]\nbackoff_ms = [4]\n");
@@ -104,7 +77,7 @@ TEST_CASE("a list of a file takes the place of the whole list of the one that it
 }
 
 TEST_CASE("a file extends another one relative to itself, which extends a method") {
-    const Folder folder;
+    const TestFolder folder;
     folder.file("base/draft.toml", "extends = \"fold\"\n[draft]\ngamma = 5\nwidth = 2\n");
     const std::string mine =
         folder.file("mine.toml", "extends = \"base/draft.toml\"\n[draft]\nwidth = 3\n");
@@ -119,7 +92,7 @@ TEST_CASE("a file extends another one relative to itself, which extends a method
 }
 
 TEST_CASE("an error names the file in which the key stands") {
-    const Folder folder;
+    const TestFolder folder;
     const std::string base =
         folder.file("base.toml", "extends = \"pearl\"\n\n[draft]\ngamma = 99\n");
     const std::string mine =
@@ -151,7 +124,7 @@ TEST_CASE("what extends names is a method, or a file that can be read") {
     CHECK(contains(refused("[extends]\n"), "must be the name"));
     // The text of a method, or of a command, has no folder.
     CHECK(contains(refused("extends = \"./fold.toml\"\n"), "must be the name of a method"));
-    const Folder folder;
+    const TestFolder folder;
     const std::string mine = folder.file("mine.toml", "extends = \"base.toml\"\n");
     const Error missing = error_of(config_of_file(mine));
     CHECK(missing.code == Errc::BadFile);
@@ -160,7 +133,7 @@ TEST_CASE("what extends names is a method, or a file that can be read") {
 }
 
 TEST_CASE("files that extend one another in a circle, or too many of them, are refused") {
-    const Folder folder;
+    const TestFolder folder;
     const std::string one = folder.file("one.toml", "extends = \"two.toml\"\n");
     folder.file("two.toml", "\nextends = \"deep/../one.toml\"\n");
     folder.file("deep/unused.toml", "");

@@ -178,3 +178,18 @@ TEST_CASE("a datastore is read by jobs, guesses and lookup answer at once") {
     CHECK(!accepted("prompt-lookup+datastore", wide).draft->answers_at_once());
     CHECK(!accepted("first-layers", wide).draft->answers_at_once());
 }
+
+TEST_CASE("what proposals do with grammars is a key of the draft, whatever its source") {
+    CHECK(accepted("prompt-lookup").draft->grammar == GrammarUse::MaskedForced);
+    const std::pair<const char*, GrammarUse> cases[] = {{"masked+forced", GrammarUse::MaskedForced},
+                                                        {"masked", GrammarUse::Masked},
+                                                        {"off", GrammarUse::Off}};
+    for (const char* source : {"prompt-lookup", "first-layers", "datastore"}) {
+        for (const auto& [text, use] : cases) {
+            CAPTURE(text);
+            const std::string line = "grammar = \"" + std::string{text} + "\"\n";
+            CHECK(accepted(source, line).draft->grammar == use);
+        }
+    }
+    CHECK(contains(refusal("prompt-lookup", "grammar = \"forced\"\n"), "grammar = \"forced\""));
+}

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "launch/base/model_options.hpp"
-#include "tests/unit/weights/safetensors_builder.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace paceline {
 namespace {

@@ -119,6 +119,12 @@ TEST_CASE("pools and rings between segments have room for the largest batch, oth
     }
 }
 
+TEST_CASE("the edge to an EAGLE draft has a slot for each request of a batch") {
+    const EdgeSpec edge = feature_edge(StageId{2}, StageId{3}, 64, 3);
+    CHECK(edge.tensor_slots >= kBatchPartsMax);
+    CHECK(edge.tensor_bytes == (kGammaMax + 1) * std::size_t{3} * 64 * sizeof(float));
+}
+
 TEST_CASE("rings between segments have room for what a draft draws, if it draws") {
     for (const bool draws : {false, true}) {
         CAPTURE(draws);

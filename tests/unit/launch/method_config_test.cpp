@@ -1,5 +1,4 @@
-// Roles, [draft], [exit] and [schedule]: what they become, which combinations are refused; and the
-// methods that are embedded in the program.
+// Roles, [draft], [exit] and [schedule]: what they become, and what is refused; embedded methods.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -74,8 +73,9 @@ TEST_CASE("every method resolves for models of 4 to 80 layers, and says what it 
                                       "fold-swift",
                                       "fold-layerskip",
                                       "fold-adaspeed"};
-    wanted.insert(
-        {"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros"});
+    wanted.insert({"jacobi", "lookahead", "pearl-lookahead", "fold-lookahead", "rest", "ouroboros",
+                   "medusa", "kangaroo"});
+    wanted.insert({"eagle2", "pearl-eagle", "fold-eagle"});
     std::set<std::string_view> found;
     for (const Method& method : methods()) {
         CAPTURE(std::string{method.name});
@@ -121,8 +121,13 @@ TEST_CASE("--device puts all stages of a method on it, in one process") {
         CHECK(target_device(config) == Device{1});
         const Result<Placement> placed = place(config, 30, {0, 1, 2, 3});
         REQUIRE(placed.ok());
-        CHECK(placed.value().processes.size() == 1);
-        for (const PlacedStage& stage : placed.value().stages) CHECK(stage.device == Device{1});
+        // An EAGLE draft does not run on a GPU.
+        const bool eagle = config.draft && config.draft->model == DraftModelKind::Eagle;
+        CHECK(placed.value().processes.size() == (eagle ? 2 : 1));
+        for (const PlacedStage& stage : placed.value().stages) {
+            const bool stays = eagle && stage.role == StageRole::Draft;
+            CHECK(stage.device == (stays ? Device{} : Device{1}));
+        }
     }
 }
 
@@ -296,6 +301,8 @@ TEST_CASE("every source of a draft accepts every stop rule that its pace has") {
                                    "skip-layers\"\nchoose = \"search",
                                    "trained",
                                    "prompt-lookup+trained",
+                                   "eagle",
+                                   "prompt-lookup+eagle",
                                    "model\"\nmodel = \"x.gguf"};
     const char* const rules[] = {"confidence_min = 0.6\n", "reach_min = 0.8\n",
                                  "confidence_min = 0.6\nthreshold_adapts = true\n",

@@ -29,10 +29,10 @@ TEST_CASE("phrases are around every model, each with the draft's own lookahead")
     for (const char* source : {"phrases+first-layers", "phrases+skip-layers", "phrases+trained",
                                "phrases+model\"\nmodel = \"x.gguf"}) {
         CAPTURE(source);
-        const DraftConfig draft =
-            draft_of(std::string{"[draft]\nsource = \""} + source +
-                     "\"\nphrases = 2\nguess_window = 4\nngram = 4\nguesses = 3\npool = \"process\"\n" +
-                     kSchedule);
+        const DraftConfig draft = draft_of(
+            std::string{"[draft]\nsource = \""} + source +
+            "\"\nphrases = 2\nguess_window = 4\nngram = 4\nguesses = 3\npool = \"process\"\n" +
+            kSchedule);
         const std::optional<PhraseOptions> options = draft.phrase_options();
         REQUIRE(options);
         CHECK(options->phrases == 2);
@@ -59,7 +59,8 @@ TEST_CASE("what does not go with phrases is refused with file, key and value") {
         {kPhrases + "adaptive = true\n" + kSchedule, "adaptive = true must be false"},
         {kPhrases + "thompson = true\n" + kSchedule, "thompson = true must be false"},
         {kPhrases + "tree = \"eagle2\"\n" + kSchedule, "tree = \"eagle2\" must be \"best-first\""},
-        {kPhrases + "guess_window = 32\nngram = 16\n" + kSchedule, "guess_window = 32 does not fit"},
+        {kPhrases + "guess_window = 32\nngram = 16\n" + kSchedule,
+         "guess_window = 32 does not fit"},
         {kPhrases + "gamma = 16\nphrases = 5\nngram = 5\n" + kSchedule,
          "gamma = 16, phrases = 5, ngram = 5: a batch of 37 rows, [schedule] rows_max is 33"},
         {kPhrases + "pool = \"all\"\n" + kSchedule, "pool = \"all\""},

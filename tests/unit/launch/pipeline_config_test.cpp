@@ -11,8 +11,10 @@
 #include "launch/placement/placement.hpp"
 #include "tests/support/contains.hpp"
 #include "tests/support/source_tree.hpp"
+#include "tests/unit/launch/config_of_file.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
+using paceline::testing::config_of_file;
 using paceline::testing::contains;
 
 namespace {
@@ -35,12 +37,6 @@ std::string error_of(const std::string& text) {
     Result<PipelineConfig> config = parse_pipeline_config(text, "test.toml");
     REQUIRE(!config.ok());
     return config.error().what;
-}
-
-/// What the product makes of a file that a command names.
-Result<PipelineConfig> config_of_file(const std::string& path) {
-    const Result<ConfigSource> source = file_source(path);
-    return source ? parse_pipeline_config(source.value()) : source.error();
 }
 
 std::string placement_error_of(const std::string& text, int layers) {

@@ -9,7 +9,9 @@
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/load/exit_heads.hpp"
+#include "launch/load/self_draft_plan.hpp"
 #include "launch/placement/memory_plan.hpp"
+#include "launch/placement/method_fit.hpp"
 #include "model/cpu/cpu_backend.hpp"
 #include "tests/support/contains.hpp"
 #include "tests/support/fixture_model.hpp"
@@ -247,4 +249,37 @@ TEST_CASE("what is planned for a segment with an adapter is what it takes") {
     CHECK(backend->has_adapter());
     CHECK(need.weight_bytes == backend->memory_use().weight_bytes);
     CHECK(need.kv_bytes == backend->memory_use().kv_bytes);
+}
+
+TEST_CASE("a target that drafts for itself finds its adapter, says so, and has memory for it") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    adapter_of(target, 1, kTokens).write(folder.path() / "adapter.safetensors");
+    const auto use = [&](const std::string& option) {
+        return resolved(method_config("kangaroo").value(), {.option = option, .folders = {}},
+                        target);
+    };
+    const ResolvedConfig with = use(folder.path().string());
+    CHECK(with.parts.files.adapter == folder.path() / "adapter.safetensors");
+    CHECK(contains(text_of(with), "trained adapter: drafts after layer 1, "));
+    const Placement placement = place(with.config, 2, {0}).value();
+    CHECK(parts_use(with, placement) == PartsUse::Trained);
+
+    const ResolvedConfig without = use(kNoParts);
+    CHECK(without.parts.files.adapter.empty());
+    CHECK(contains(text_of(without), "no trained adapter for this model"));
+    CHECK(parts_use(without, placement) == PartsUse::StandIns);
+
+    const auto kv_bytes = [&](const ResolvedConfig& pipeline) {
+        CpuOptions options;
+        options.kv_slots = 64;
+        const SelfDraftPlan plan =
+            plan_self_draft(*pipeline.config.self_draft, pipeline.parts.files, target).value();
+        CHECK(plan.adapter.has_value() != pipeline.parts.files.adapter.empty());
+        return plan_stages(target, options, placement, {}, {}, {}, KvType::BF16, plan)
+            .front()
+            .kv_bytes;
+    };
+    // Its attention is that of a layer: there are two.
+    CHECK(2 * kv_bytes(with) == 3 * kv_bytes(without));
 }

@@ -13,12 +13,14 @@
 #include <doctest/doctest.h>
 
 #include "launch/base/run_log.hpp"
+#include "launch/config/methods.hpp"
 #include "launch/config/pipeline_config.hpp"
 #include "launch/load/search_plan.hpp"
 #include "launch/load/self_draft_plan.hpp"
 #include "model/weights/unfinished_file.hpp"
 #include "tests/support/captured_stderr.hpp"
 #include "tests/support/fixture_model.hpp"
+#include "tests/unit/weights/safetensors_builder.hpp"
 
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
@@ -111,6 +113,9 @@ TEST_CASE("values of [self_draft] out of their range are refused with file, key,
     };
     for (const auto& [text, names] : {
              Case{"source = \"both\"\n", "source"},
+             Case{"head = \"kangaroo\"\n", "head"},
+             Case{"head = \"adapter\"\nprobe = true\n", "probe"},
+             Case{"source = \"skip\"\nhead = \"adapter\"\n", "head"},
              Case{"gamma = 0\n", "gamma = 0"},
              Case{"gamma = 1000\n", "gamma = 1000"},
              Case{"exit = 0\n", "exit"},
@@ -211,6 +216,53 @@ TEST_CASE(
             CHECK(whole.options.head == HeadId::Final);
         }
     }
+}
+
+TEST_CASE("the adapter of an exit is given to the backend, and an exit without one is refused") {
+    const ModelFile target = testing::open_fixture("llama-untied-f16");
+    const StateFolder folder;
+    const PartFiles files{.adapter = folder.path / "adapter.safetensors"};
+    test::adapter_of(target, 1, {0, 3, 4, 200, 319}).write(files.adapter);
+    const SelfDraftConfig wanted = config_of("exit = 1\nhead = \"adapter\"\n");
+    const Result<SelfDraftPlan> plan = plan_self_draft(wanted, files, target);
+    REQUIRE(plan.ok());
+    REQUIRE(plan.value().adapter.has_value());
+    CHECK(plan.value().adapter->tokens == std::vector<TokenId>{0, 3, 4, 200, 319});
+    CHECK(plan.value().options.adapter);
+    CHECK(plan.value().options.head == HeadId::Adapter);
+    CHECK(plan.value().options.exit == 1);
+    CHECK(plan.value().heads.empty());
+    CHECK(!plan.value().final_head);
+
+    const Result<SelfDraftPlan> deeper =
+        plan_self_draft(config_of("exit = 2\nhead = \"adapter\"\n"), files, target);
+    REQUIRE(!deeper.ok());
+    CHECK(contains(deeper.error().what, "[self_draft] exit = 2 with head = \"adapter\": " +
+                                            files.adapter + " has no adapter after layer 2"));
+    CHECK(contains(deeper.error().what, "it has one after 1"));
+    const Result<SelfDraftPlan> beyond =
+        plan_self_draft(config_of("exit = 3\nhead = \"adapter\"\n"), files, target);
+    REQUIRE(!beyond.ok());
+    CHECK(contains(beyond.error().what, "exit = 3: the target has 3 layers"));
+
+    const Result<SelfDraftPlan> without = plan_self_draft(wanted, {}, target);
+    REQUIRE(without.ok());
+    CHECK(without.value().options.head == HeadId::Final);
+    CHECK(!without.value().options.adapter);
+    CHECK(!without.value().adapter.has_value());
+}
+
+TEST_CASE("the method kangaroo stops below its threshold, after six tokens at most") {
+    const Result<PipelineConfig> config = method_config("kangaroo");
+    REQUIRE(config.ok());
+    const SelfDraftConfig& self = *config.value().self_draft;
+    CHECK(self.source == SelfDraftSource::Exit);
+    CHECK(self.head == SelfDraftHead::Adapter);
+    CHECK(self.options.gamma == 6);
+    CHECK(self.options.confidence_min == doctest::Approx(0.6));
+    CHECK(!self.options.threshold_adapts);
+    CHECK(self.options.auto_off);
+    CHECK(self.exit_of(30) == 15);
 }
 
 TEST_CASE("an exit after the first of several segments is refused with the layers that it has") {

@@ -93,6 +93,91 @@ TEST_CASE("an oracle's first choice is right as often as it says it is sure") {
     }
 }
 
+TEST_CASE("an overconfident oracle says too much and is right as often as before") {
+    constexpr int kCases = 20'000;
+    constexpr double kAccuracy = 0.36;  // below kOracleUnsure: the same everywhere
+    int right = 0;
+    for (Position position = 0; position < kCases; ++position) {
+        const TokenId token = position % kVocab;
+        const OracleSaying saying =
+            oracle_saying(token, position, kVocab, kAccuracy, 11, {}, {.overconfidence = 2.0});
+        // The root of 0.36; the second had 0.3 of 0.64 and has 0.3 of the 0.40 that are left.
+        CHECK(std::exp(saying.log_probs[0]) == doctest::Approx(0.6).epsilon(1e-4));
+        CHECK(std::exp(saying.log_probs[1]) == doctest::Approx(0.12).epsilon(1e-4));
+        right += saying.tokens[0] == oracle_next(token, position, kVocab) ? 1 : 0;
+    }
+    CHECK(right / double{kCases} == doctest::Approx(kAccuracy).epsilon(0.03));
+    const OracleSaying sure = oracle_saying(1, 2, kVocab, 1.0, 11, {}, {.overconfidence = 3.0});
+    CHECK(std::exp(sure.log_probs[0]) == doctest::Approx(1.0));
+}
+
+TEST_CASE("bad phases are as long and as frequent as asked, and all backends have the same") {
+    constexpr Position kCases = 200'000;
+    const OracleBadPhases wanted{.share = 0.25, .length = 8.0, .accuracy = 0.5};
+    // 1/8 of bad positions turn good, so 1/24 of the three times as many good ones turn bad.
+    CHECK(wanted.turns_bad() == doctest::Approx(1.0 / 24.0));
+    OraclePhases phases{wanted};
+    int bad = 0;
+    int runs = 0;
+    int alike = 0;
+    for (Position position = 0; position < kCases; ++position) {
+        const bool now = phases.bad(position);
+        const bool before = position > 0 && phases.bad(position - 1);
+        bad += now ? 1 : 0;
+        runs += now && !before ? 1 : 0;
+        alike += now && before ? 1 : 0;
+    }
+    CHECK(bad / double{kCases} == doctest::Approx(0.25).epsilon(0.05));
+    CHECK(bad / static_cast<double>(runs) == doctest::Approx(8.0).epsilon(0.05));
+    // Independent ones would be bad twice in a row in 1/16 of the cases, these in 1/4 x 7/8.
+    CHECK(alike / double{kCases} == doctest::Approx(0.25 * 7 / 8).epsilon(0.05));
+    OraclePhases later{wanted};
+    CHECK(later.bad(777) == phases.bad(777));
+    CHECK(later.accuracy(777) == (phases.bad(777) ? 0.5 : 1.0));
+}
+
+TEST_CASE("in a bad phase an oracle is right less often and says what it said before") {
+    constexpr int kCases = 20'000;
+    int right = 0;
+    for (Position position = 0; position < kCases; ++position) {
+        const TokenId token = position % kVocab;
+        const OracleSaying saying =
+            oracle_saying(token, position, kVocab, 0.36, 11, {}, {.accuracy = 0.5});
+        CHECK(saying.log_probs[0] == oracle_saying(token, position, kVocab, 0.36, 11).log_probs[0]);
+        right += saying.tokens[0] == oracle_next(token, position, kVocab) ? 1 : 0;
+    }
+    CHECK(right / double{kCases} == doctest::Approx(0.18).epsilon(0.05));
+}
+
+TEST_CASE_FIXTURE(Projection, "processes that take turns lose nothing by sharing a device") {
+    const std::string turns = kSegment + std::string{kDraft} +
+                              "gamma = 4\npace = \"sequential\"\n[schedule]\nmode = "
+                              "\"sequential\"\ndraft_wait_us = 200000\ncontroller = \"off\"\n";
+    const double apart = run(turns).stats.rate;
+    task.shared_devices = {{"draft", "target"}};
+    CHECK(run(turns).stats.rate == doctest::Approx(apart).epsilon(0.01));
+}
+
+TEST_CASE_FIXTURE(Projection, "a draft that works ahead slows the target on a device they share") {
+    const std::string ahead = kSegment + std::string{kDraft} +
+                              "gamma = 6\npace = \"ahead\"\n[schedule]\ncontroller = \"off\"\n";
+    const double apart = run(ahead).stats.rate;
+    task.shared_devices = {{"all"}};
+    const SimulatedRun shared = run(ahead);
+    CHECK(shared.stats.rate < 0.9 * apart);
+    CHECK(shared.answers.at(0).ids == text_after(task.prompts[0], 300, file.config().vocab_size));
+}
+
+TEST_CASE_FIXTURE(Projection, "an overconfident draft with bad phases changes no token") {
+    task.oracle = OracleAccuracy{
+        .draft = 0.7,
+        .overconfidence = 3.0,
+        .bad_phases = OracleBadPhases{.share = 0.4, .length = 20.0, .accuracy = 0.0}};
+    const std::string ahead = std::string{kDraft} + "gamma = 6\npace = \"ahead\"\n";
+    CHECK(run(kSegment + ahead).answers.at(0).ids ==
+          text_after(task.prompts[0], 300, file.config().vocab_size));
+}
+
 TEST_CASE_FIXTURE(Projection, "every pipeline decodes the oracle's text") {
     task.request.max_tokens = 200;
     const std::string ahead = std::string{kDraft} + "gamma = 6\npace = \"ahead\"\n";

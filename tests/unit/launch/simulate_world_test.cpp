@@ -150,3 +150,13 @@ TEST_CASE_FIXTURE(Fixture, "costs that are not in the table are an error that na
     REQUIRE_FALSE(made.ok());
     CHECK(made.error().what.find("tiny-chat:auto") != std::string::npos);
 }
+
+TEST_CASE_FIXTURE(Fixture, "a shared device of no process, or of a process twice, is refused") {
+    const Shape two{"two", kTwo};
+    task.shared_devices = {{"front", "middle"}};
+    CHECK(why(Fixture::run(two, random_costs(1))).find("no process 'middle', but front, back") !=
+          std::string::npos);
+    task.shared_devices = {{"front", "back"}, {"back"}};
+    CHECK(why(Fixture::run(two, random_costs(1))).find("'back' is on front,back already") !=
+          std::string::npos);
+}

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/cli/generate_pipeline.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test file
 
 namespace {
@@ -77,6 +79,15 @@ TEST_CASE("a model that gives no number is an error, not an answer that was inte
     CHECK(text == "ab");  // what came before it was shown
 }
 
+TEST_CASE("a grammar that cannot be loaded is an error that says so") {
+    std::string text;
+    const Result<Answer> answer = answer_of({{0, 1}, FinishReason::GrammarFailed}, text);
+    REQUIRE_FALSE(answer.ok());
+    CHECK(answer.error().what.find("ends after 2 tokens") != std::string::npos);
+    CHECK(answer.error().what.find("cannot load the grammar") != std::string::npos);
+    CHECK(text == "ab");
+}
+
 TEST_CASE("a stop string ends the answer before its text, and is the reason") {
     std::string text;
     const Result<Answer> answer =
@@ -108,4 +119,20 @@ TEST_CASE("tokens that one batch brought have no rate, those of two batches have
     CHECK(stats.decode_rate() == 0.0);
     stats.verdicts.batches = 2;
     CHECK(stats.decode_rate() == doctest::Approx(500'000.0));
+}
+
+TEST_CASE("an answer of generate that ends because no token can be drawn is an error") {
+    const Status failed = check_finish(FinishReason::Failed, 7);
+    REQUIRE(!failed.ok());
+    CHECK(failed.error().code == Errc::BadFile);
+    CHECK(failed.error().what ==
+          "no token can be drawn for prompt 7: no logit is a finite number; the model's weights "
+          "may be damaged");
+    const Status grammar = check_finish(FinishReason::GrammarFailed, 7);
+    REQUIRE(!grammar.ok());
+    CHECK(grammar.error().code == Errc::BadFile);
+    CHECK(grammar.error().what.find(kGrammarFailed) != std::string::npos);
+    for (const FinishReason finish :
+         {FinishReason::EndToken, FinishReason::MaxTokens, FinishReason::ContextFull})
+        CHECK(check_finish(finish, 7).ok());
 }

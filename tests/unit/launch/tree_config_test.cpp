@@ -47,8 +47,9 @@ TEST_CASE("EAGLE-2's tree has the size of its authors unless it is given") {
 }
 
 TEST_CASE("every source with a model has EAGLE-2's tree; a stand-in without one has none") {
-    for (const char* source : {"first-layers", "prompt-lookup+first-layers", "skip-layers",
-                               "trained", "prompt-lookup+trained", "model\"\nmodel = \"x.gguf"}) {
+    for (const char* source :
+         {"first-layers", "prompt-lookup+first-layers", "skip-layers", "trained",
+          "prompt-lookup+trained", "eagle", "model\"\nmodel = \"x.gguf"}) {
         CAPTURE(source);
         const std::string text =
             std::string{"[draft]\nsource = \""} + source + "\"\ntree = \"eagle2\"\n" + kWide;

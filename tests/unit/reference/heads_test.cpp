@@ -1,5 +1,6 @@
 // The reference backend's heads beside the final one, by what must hold of them.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -16,6 +17,60 @@ std::vector<float> scaled_identity(int dim, float factor) {
     std::vector<float> matrix(n * n, 0.0f);
     for (std::size_t i = 0; i < n; ++i) matrix[i * n + i] = factor;
     return matrix;
+}
+
+TEST_CASE("a residual head of the reference is n + SiLU(T n), counted out in double") {
+    Result<ModelFile> opened =
+        ModelFile::open(testing::fixtures() + "/models/llama-untied-f16.gguf");
+    REQUIRE(opened.ok());
+    const ModelFile file = std::move(opened).value();
+    const auto dim = static_cast<std::size_t>(file.config().dim);
+    const auto vocab = static_cast<std::size_t>(file.config().vocab_size);
+    std::vector<float> t(dim * dim);
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] = 0.1f * std::sin(static_cast<float>(7 * i));
+    const auto logits = [&](std::span<const float> hidden, bool block) {
+        ReferenceBackend backend{
+            file,
+            {.last_layer = 1,
+             .kv_slots = 32,
+             .final_head = true,
+             .heads = {{.transform = t, .block = HeadBlock::Residual},
+                       {.transform = scaled_identity(file.config().dim, 1.0f)}}}};
+        std::vector<float> out(vocab);
+        backend.head(block ? HeadId{1} : HeadId{2}, hidden, 1, out);
+        return out;
+    };
+    std::vector<float> hidden(dim);
+    for (std::size_t i = 0; i < dim; ++i) hidden[i] = std::sin(1.0f + 3.0f * static_cast<float>(i));
+    // n by hand; a hidden state whose norm has n + SiLU(T n) as its direction gives those logits,
+    // but for the length that the norm takes away.
+    std::vector<float> norm(dim);
+    const TensorView& weights = file.output_norm();
+    REQUIRE(weights.type == StoredType::F32);
+    std::memcpy(norm.data(), weights.data, dim * sizeof(float));
+    const auto rms = [&](std::span<const double> x) {
+        double sum = 0.0;
+        for (const double v : x) sum += v * v;
+        return std::sqrt(sum / static_cast<double>(dim) +
+                         static_cast<double>(file.config().norm_epsilon));
+    };
+    const std::vector<double> h(hidden.begin(), hidden.end());
+    std::vector<double> n(dim);
+    for (std::size_t i = 0; i < dim; ++i) n[i] = h[i] / rms(h) * static_cast<double>(norm[i]);
+    std::vector<double> direction(dim);  // (n + SiLU(T n)) / norm weights
+    for (std::size_t i = 0; i < dim; ++i) {
+        double y = 0.0;
+        for (std::size_t k = 0; k < dim; ++k) y += static_cast<double>(t[i * dim + k]) * n[k];
+        direction[i] = (n[i] + y / (1.0 + std::exp(-y))) / static_cast<double>(norm[i]);
+    }
+    const double length = rms(direction);
+    const std::vector<float> wanted =
+        logits(std::vector<float>(direction.begin(), direction.end()), false);
+    const std::vector<float> got = logits(hidden, true);
+    for (std::size_t i = 0; i < vocab; ++i) {
+        const double want = static_cast<double>(wanted[i]) * length;
+        CHECK(static_cast<double>(got[i]) == doctest::Approx(want).epsilon(1e-3).scale(1.0));
+    }
 }
 
 TEST_CASE("heads of the reference: the identity, a factor before and after the norm, a list") {

@@ -60,6 +60,27 @@ TEST_CASE("a job with heads costs what the table says of its rows, and of heads 
     CHECK_FALSE(asked.timing.error());
 }
 
+TEST_CASE("contention is what neighbours add to a job with its share of the threads") {
+    const auto of = [](std::uint32_t threads, std::uint32_t neighbours, double seconds) {
+        CostRecord made = record("verify", "m", 10, 1, seconds);
+        made.threads = threads;
+        made.neighbours = neighbours;
+        return made;
+    };
+    const CostTable table =
+        CostTable::of({of(2, 0, 0.006), of(1, 0, 0.010), of(1, 1, 0.013), of(1, 2, 0.020)});
+    TableTiming timing{table, {{kA, {.name = "a", .fingerprint = "m", .threads = 2}}}, SimTime{0}};
+    const JobLabel label{.name = "verify", .rows = 1, .layers = 10};
+    SimRandom random{1};
+    CHECK(timing.job(kA, label, random) == 6ms);
+    CHECK(timing.contention(kA, label, 0) == doctest::Approx(1.0));
+    CHECK(timing.contention(kA, label, 1) == doctest::Approx(1.3));
+    CHECK(timing.contention(kA, label, 2) == doctest::Approx(2.0));
+    CHECK_FALSE(timing.error());
+    Asked none = model("m");  // of a table without neighbours
+    CHECK(none.timing.contention(kA, label, 1) == doctest::Approx(1.0));
+}
+
 TEST_CASE("a job of heads alone costs the heads") {
     Asked asked = model("m");
     CHECK(asked.job({.name = "exit", .rows = 0, .layers = 0, .heads = 5}) == 4ms);

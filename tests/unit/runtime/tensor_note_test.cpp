@@ -27,12 +27,13 @@ struct Sample {
     std::uint32_t layer;
     std::uint32_t rows;
 };
-constexpr std::array<Sample, 5> kSamples = {{
+constexpr std::array<Sample, 6> kSamples = {{
     {msg::TensorRole::Keys, msg::TensorType::F16, 0, 4},
     {msg::TensorRole::Values, msg::TensorType::F16, 0, 4},
     {msg::TensorRole::Keys, msg::TensorType::I8, 1, 4},
     {msg::TensorRole::Values, msg::TensorType::I8, 1, 4},
     {msg::TensorRole::Tap, msg::TensorType::F32, 1, 2},
+    {msg::TensorRole::Features, msg::TensorType::F32, 1, 2},
 }};
 
 std::byte byte_of(std::size_t tensor, std::size_t at) {

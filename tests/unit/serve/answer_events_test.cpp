@@ -140,6 +140,10 @@ TEST_CASE("events: an answer that failed has no reason to stop, and its error is
     AnswerEvents damaged{chat_dialect(), head(), prepared(false, false)};
     (void)damaged.add(0, last_piece("", 0, FinishReason::Failed));
     CHECK_FALSE(damaged.status());
+    AnswerEvents unloaded{chat_dialect(), head(), prepared(false, false)};
+    (void)unloaded.add(0, last_piece("", 0, FinishReason::GrammarFailed));
+    REQUIRE_FALSE(unloaded.status());
+    CHECK(unloaded.status().error().what.find("cannot load the grammar") != std::string::npos);
 }
 
 /// The id and the JSON of each event of a stream that can be resumed.

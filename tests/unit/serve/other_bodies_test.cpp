@@ -107,6 +107,32 @@ TEST_CASE("responses: what would have to be stored is refused by name") {
     CHECK(repeated_fields({{"store", true}, {"temperature", 0.5}})["temperature"] == 0.5);
 }
 
+TEST_CASE("responses: log probabilities are included by name, and what adds nothing is ignored") {
+    const std::string scores = "message.output_text.logprobs";
+    const json with = responses({{"input", "x"},
+                                 {"include", json::array({"reasoning.encrypted_content", scores})},
+                                 {"top_logprobs", 3}});
+    CHECK(with["logprobs"] == true);
+    CHECK(with["top_logprobs"] == 3);
+    CHECK_FALSE(with.contains("include"));
+    CHECK(responses({{"input", "x"}, {"include", json::array({scores})}})["top_logprobs"] == 0);
+    for (const json& included : {json(nullptr), json::array({"web_search_call.results"})}) {
+        const json without = responses(
+            {{"input", "x"}, {"include", included}, {"logprobs", true}, {"top_logprobs", 3}});
+        CHECK_FALSE(without.contains("logprobs"));
+        CHECK_FALSE(without.contains("top_logprobs"));
+    }
+    const auto refusal = [](const json& include, const json& top) {
+        return responses_refusal({{"input", "x"}, {"include", include}, {"top_logprobs", top}});
+    };
+    CHECK(refusal(json::array({scores, "logprobs"}), 1) == "400 include[1]");
+    CHECK(refusal(json::array({3}), 1) == "400 include");
+    CHECK(refusal(scores, 1) == "400 include");
+    CHECK(refusal(json::array({scores}), 21) == "400 top_logprobs");
+    CHECK(refusal(nullptr, 21) == "400 top_logprobs");
+    CHECK(repeated_fields({{"top_logprobs", 3}})["top_logprobs"] == 3);
+}
+
 TEST_CASE("messages: turns with calls, results and thoughts become those of a chat") {
     const json read = messages(
         {{"system",

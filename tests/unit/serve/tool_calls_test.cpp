@@ -1,3 +1,7 @@
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "launch/tool_calls/reply_reader.hpp"
@@ -85,7 +89,7 @@ TEST_CASE("tool calls: Hermes has tags around each call, blanks beside them go")
 
 TEST_CASE("tool calls: text that is no call comes out as it is") {
     for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
-                                   ToolFormat::Phi4, ToolFormat::Json}) {
+                                   ToolFormat::Phi4, ToolFormat::Json, ToolFormat::Xml}) {
         for (const std::string text : {"",
                                        " ",
                                        "a",
@@ -173,6 +177,116 @@ TEST_CASE("tool calls: Phi-4 has a list behind a word or between tags") {
     CHECK(read(phi, "Yes <|tool_call|>[" + kTime + "]<|/tool_call|> ok") == "Yes<time {}> ok");
 }
 
+ReplyFormat xml_format() {
+    ReplyFormat format = format_of(ToolFormat::Xml);
+    format.parameters = {{.tool = "rain",
+                          .texts = {"city", "code", "note"},
+                          .words = {"unit", "mode"},
+                          .nullable = {"note", "mode"}}};
+    return format;
+}
+
+std::string tagged(const std::string& name, const std::string& parameters) {
+    return "<tool_call>\n<function=" + name + ">\n" + parameters + "</function>\n</tool_call>";
+}
+
+std::string parameter(const std::string& key, const std::string& value) {
+    return "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+}
+
+TEST_CASE("tool calls: tags have values without quotes, and schemas say which are texts") {
+    const ReplyFormat xml = xml_format();
+    CHECK(read(xml, "I look.\n" +
+                        tagged("rain", parameter("city", "Köln") + parameter("days", "[1, 2]"))) ==
+          "I look.<rain {\"city\": \"Köln\", \"days\": [1, 2]}>");
+    CHECK(read(xml, tagged("time", "") + "\n" + tagged("time", "")) == "<time {}><time {}>");
+    // Of a text a line break at each end is the format's; quotes and line breaks are escaped.
+    CHECK(read(xml, tagged("rain", parameter("code", "\nif (a < \"b\") {\n\t\\\n}\n"))) ==
+          R"(<rain {"code": "\nif (a < \"b\") {\n\t\\\n}\n"}>)");
+    CHECK(read(xml, tagged("rain", "<parameter=city>x</parameter><parameter=code></parameter>")) ==
+          R"(<rain {"city": "x", "code": ""}>)");
+    CHECK(read(xml, tagged("rain", parameter("city", "5") + parameter("unit", "  C \n"))) ==
+          R"(<rain {"city": "5", "unit": "C"}>)");
+    for (const auto& [value, json] :
+         std::vector<std::pair<std::string, std::string>>{{"5", "5"},
+                                                          {"-1.5e3", "-1.5e3"},
+                                                          {" true ", "true"},
+                                                          {"True", "true"},
+                                                          {"None", "null"},
+                                                          {"{\"a\": \"1\n2\"}", R"({"a": "1\n2"})"},
+                                                          {"\"quoted\"", R"("quoted")"},
+                                                          {"5 6", R"("5 6")"},
+                                                          {"tru", R"("tru")"},
+                                                          {"[1", R"("[1")"},
+                                                          {"", R"("")"},
+                                                          {"plain", R"("plain")"}}) {
+        CAPTURE(value);
+        CHECK(read(xml, tagged("rain", parameter("x", value))) == "<rain {\"x\": " + json + "}>");
+        check_divisions(xml, tagged("rain", parameter("x", value)));
+    }
+}
+
+TEST_CASE("tool calls: a text that may be null is null or a text, never another value") {
+    const ReplyFormat xml = xml_format();
+    for (const auto& [value, json] :
+         std::vector<std::pair<std::string, std::string>>{{"null", "null"},
+                                                          {"None", "null"},
+                                                          {"5", R"("5")"},
+                                                          {"true", R"("true")"},
+                                                          {"[1]", R"("[1]")"},
+                                                          {"nulls", R"("nulls")"},
+                                                          {" a\n", R"(" a\n")"},
+                                                          {"", R"("")"}}) {
+        CAPTURE(value);
+        const std::string call = tagged("rain", parameter("note", value));
+        CHECK(read(xml, call) == "<rain {\"note\": " + json + "}>");
+        check_divisions(xml, call);
+    }
+    CHECK(read(xml, tagged("rain", parameter("mode", " null\n") + parameter("mode", " 5 "))) ==
+          R"(<rain {"mode": null, "mode": "5"}>)");
+    CHECK(read(xml, tagged("rain", parameter("city", "null") + parameter("unit", "None"))) ==
+          R"(<rain {"city": "null", "unit": "None"}>)");
+    const std::string value(kWaitingValueBytesMax + 10, 'n');
+    CHECK(read(xml, tagged("rain", parameter("note", value))) ==
+          "<rain {\"note\": \"" + value + "\"}>");
+}
+
+TEST_CASE("tool calls: the name of a parameter may have blanks and quotes") {
+    const ReplyFormat xml = xml_format();
+    const std::string call = tagged("rain", parameter("a b", "1") + parameter("\"c\" \\", "2"));
+    CHECK(read(xml, call) == R"(<rain {"a b": 1, "\"c\" \\": 2}>)");
+    check_divisions(xml, call);
+}
+
+TEST_CASE("tool calls: tags that are broken, cut or alone") {
+    const ReplyFormat xml = xml_format();
+    CHECK(read(xml, "<function=time>\n</function> ok") == "<time {}>ok");
+    CHECK(read(xml, "<function=other>\n</function>") == "<function=other>\n</function>");
+    CHECK(read(xml, "<tool_call><function=other></function></tool_call>") == "<other {}>");
+    CHECK(read(xml, "<tool_call><function=time></tool_call> x") == "<time {}>x");
+    CHECK(read(xml, "<tool_call>\n<function=rain>\n<parameter=city>\nKö") ==
+          "<rain {\"city\": \"Kö>");
+    CHECK(read(xml, "<tool_call>\n<function=rain>\n<parameter=days>\n[1") == "<rain {\"days\": >");
+    CHECK(read(xml, "<tool_call><function=time><b>x") == "<time {><b>x");
+    CHECK(read(xml, "<tool_call><function=time>x</function>") == "<time {>x</function>");
+    CHECK(read(xml, "<tool_call><function=time><function=time></function>") == "<time {><time {}>");
+    CHECK(read(xml, "<tool_call><function=time><parameter=a<b>") == "<time {><parameter=a<b>");
+    CHECK(read(xml, "<tool_call><function=time><parameter=a\n>") == "<time {><parameter=a\n>");
+    for (const char* text : {"<tool_call>\n<function", "<tool_call><function=>", "<function=f g>",
+                             "<tool_call><b>", "a < b <function", "<parameter=a>1</parameter>"}) {
+        CAPTURE(text);
+        CHECK(read(xml, text) == text);
+        check_divisions(xml, text);
+    }
+    CHECK(read(xml, "<tool_call>\n" + kTime + "\n</tool_call>") == "<time {}>");
+}
+
+TEST_CASE("tool calls: a value that is no text and too long to wait for becomes one") {
+    const std::string value(kWaitingValueBytesMax + 10, '1');
+    CHECK(read(xml_format(), tagged("rain", parameter("x", value))) ==
+          "<rain {\"x\": \"" + value + "\"}>");
+}
+
 TEST_CASE("tool calls: plain JSON is an object or a list of them") {
     CHECK(read(ToolFormat::Json, kTime) == "<time {}>");
     CHECK(read(ToolFormat::Json, "[" + kTime + ",\n" + kRainLlama + "]\n") ==
@@ -183,7 +297,7 @@ TEST_CASE("tool calls: every format cut at every byte gives the same events") {
     const std::string two = kRain + ";" + kTime;
     const std::string list = "[" + kRain + " ,\n" + kTime + "]";
     for (const ToolFormat tools : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::Mistral,
-                                   ToolFormat::Phi4, ToolFormat::Json}) {
+                                   ToolFormat::Phi4, ToolFormat::Json, ToolFormat::Xml}) {
         for (const std::string& text : std::vector<std::string>{
                  "a \n <tool_call>\n" + kRain + "\n</tool_call>\n<tool_call>" + kTime +
                      "</tool_call> b",
@@ -193,6 +307,14 @@ TEST_CASE("tool calls: every format cut at every byte gives the same events") {
                  "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": nul}}</tool_call>"})
             check_divisions(format_of(tools), text);
     }
+    const std::string rain =
+        tagged("rain", parameter("city", "K\"\n</p\n") + parameter("days", "[1, 2]") +
+                           parameter("unit", " C"));
+    for (const std::string& text : std::vector<std::string>{
+             "a \n " + rain + "\n" + tagged("time", "") + " b", rain + rain,
+             "<function=rain><parameter=city></parameter></function>\n\nx " + rain,
+             "<tool_call><function=rain><parameter=city>\n\n</parameter>?</function>"})
+        check_divisions(xml_format(), text);
 }
 
 TEST_CASE("thoughts: only an answer that begins with the tag has one") {
@@ -223,7 +345,8 @@ TEST_CASE("thoughts: calls come behind them, those inside are part of the though
 
 TEST_CASE("tool formats: each follows from the words of a template") {
     CHECK(tool_format_of("{{ '<tool_call>' }}") == ToolFormat::Hermes);
-    CHECK(tool_format_of("<tool_call> <function=f>") == ToolFormat::Json);
+    CHECK(tool_format_of("<tool_call> <function=f>") == ToolFormat::Xml);
+    CHECK(tool_format_of("<seed:tool_call> <function=f>") == ToolFormat::Json);
     CHECK(tool_format_of("[TOOL_CALLS] ") == ToolFormat::Mistral);
     CHECK(tool_format_of("<|tool_call|>") == ToolFormat::Phi4);
     CHECK(tool_format_of("functools[") == ToolFormat::Phi4);

@@ -1,8 +1,14 @@
 // The grammars of tools against the library that compiles them, and against the reader of answers.
 #include "launch/api/tools/tool_grammar.hpp"
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <doctest/doctest.h>
 
+#include "launch/api/tools/parameter_texts.hpp"
 #include "launch/tool_calls/reply_reader.hpp"
 #include "model/grammar/grammar.hpp"
 
@@ -122,8 +128,103 @@ TEST_CASE("tool grammar: free text stays free up to the tag that opens a call" *
     CHECK(taken(spec, other) == other.find("x\""));
 }
 
+TEST_CASE(
+    "tool grammar: of Mistral and Phi-4 a tag in a text opens a list of calls, or one by name" *
+    doctest::skip(!has_grammars())) {
+    const std::string text = "It rains [or] not. ";
+    for (const Written& form : forms()) {
+        if (form.format != ToolFormat::Mistral && form.format != ToolFormat::Phi4) continue;
+        CAPTURE(form.two);
+        const GrammarSpec spec = tool_grammar(of(form.format), kTools, false);
+        CHECK(taken(spec, text) == text.size() + 1);
+        CHECK(taken(spec, text + form.two + text) == 2 * text.size() + form.two.size() + 1);
+        std::string other = text + form.two;
+        other.replace(other.find("\"f\""), 3, "\"x\"");
+        CHECK(taken(spec, other) == other.find("x\""));
+    }
+    const GrammarSpec mistral = tool_grammar(of(ToolFormat::Mistral), kTools, false);
+    for (const std::string call : {R"([TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{})",
+                                   R"(Yes.[TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{"a": 1})"}) {
+        CAPTURE(call);
+        CHECK(taken(mistral, call) == call.size() + 1);
+    }
+    const std::string unknown = "[TOOL_CALLS]h";
+    CHECK(taken(mistral, unknown) == unknown.size() - 1);
+    CHECK(read(of(ToolFormat::Mistral), R"([TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{"a": 1})") ==
+          R"(||f{"a": 1})");
+}
+
+TEST_CASE("tool grammar: calls with tags around their values, required and in free text" *
+          doctest::skip(!has_grammars())) {
+    const std::string one =
+        "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>";
+    const std::string two = one + "\n<tool_call>\n<function=g>\n</function>\n</tool_call>";
+    const GrammarSpec single = tool_grammar(of(ToolFormat::Xml), required(false), false);
+    const GrammarSpec several = tool_grammar(of(ToolFormat::Xml), required(true), false);
+    CHECK(taken(single, one) == one.size() + 1);
+    CHECK(taken(single, two) < two.size());
+    CHECK(taken(several, two) == two.size() + 1);
+    CHECK(taken(single, "Text") == 0);
+    CHECK(read(of(ToolFormat::Xml), two) == R"(||f{"a": 1}g{})");
+    std::string wrong = one;
+    wrong.replace(wrong.find("\n1\n"), 3, "\nx\n");
+    CHECK(taken(single, wrong) == wrong.find("x\n"));
+    const std::string text = "It rains < or {not}. ";
+    const GrammarSpec free = tool_grammar(of(ToolFormat::Xml), kTools, false);
+    CHECK(taken(free, text + two + text) == 2 * text.size() + two.size() + 1);
+    const ToolRequest texts{
+        .functions = {{"f", R"({"type":"object","properties":{"a":{"type":"string"},)"
+                            R"("b":{"enum":["x","y"]}},"required":["a","b"]})"}},
+        .choice = ToolChoice::Required};
+    const std::string call =
+        "<tool_call>\n<function=f>\n<parameter=a>\n{\"1\"\n\n</parameter>\n<parameter=b>\nx\n"
+        "</parameter>\n</function>\n</tool_call>";
+    ReplyFormat format = of(ToolFormat::Xml);
+    format.parameters = {parameter_texts(texts.functions.front())};
+    CHECK(taken(tool_grammar(format, texts, false), call) == call.size() + 1);
+    CHECK(read(format, call) == R"(||f{"a": "{\"1\"\n", "b": "x"})");
+}
+
+TEST_CASE("tool grammar: an array between tags may have items where its schema names none" *
+          doctest::skip(!has_grammars())) {
+    const ToolRequest lists{
+        .functions = {{"f", R"({"type":"object","properties":{"a":{"type":"array"},)"
+                            R"("b":{"type":"array","items":{"type":"array"}}},)"
+                            R"("required":["a","b"]})"}},
+        .choice = ToolChoice::Required};
+    const std::string call =
+        "<tool_call>\n<function=f>\n<parameter=a>\n[1, \"x\"]\n</parameter>\n<parameter=b>\n"
+        "[[2], []]\n</parameter>\n</function>\n</tool_call>";
+    CHECK(taken(tool_grammar(of(ToolFormat::Xml), lists, false), call) == call.size() + 1);
+}
+
+TEST_CASE("parameter texts: strings by a schema, and those among them with blanks around") {
+    const ToolFunction function{
+        "f", R"({"type":"object","properties":{"a":{"type":"string"},)"
+             R"("b":{"type":"string","maxLength":3},"c":{"enum":["x"]},"d":{"enum":["x",1]},)"
+             R"("e":{"type":["string","integer"]},"g":{"const":"k"},)"
+             R"("h":{"type":"integer"},"i":true}})"};
+    CHECK(parameter_texts(function) == ParameterTexts{"f", {"a"}, {"b", "c", "g"}, {}});
+    CHECK(parameter_texts({"g", ""}) == ParameterTexts{"g", {}, {}, {}});
+}
+
+TEST_CASE("parameter texts: strings that may be null, and those behind references") {
+    const ToolFunction function{
+        "f", R"({"type":"object","properties":{"a":{"type":["string","null"]},)"
+             R"("b":{"anyOf":[{"type":"string"},{"type":"null"}]},"c":{"enum":["x",null]},)"
+             R"("d":{"$ref":"#/$defs/text"},"e":{"allOf":[{"$ref":"#/$defs/a~1b"}]},)"
+             R"("g":{"anyOf":[{"type":"string"},{"type":"integer"}]},"h":{"type":"null"},)"
+             R"("i":{"$ref":"#/$defs/circle"},"j":{"$ref":"#/$defs/none"},)"
+             R"("k":{"type":"string","anyOf":[{"minLength":1},{"type":"null"}]},)"
+             R"("l":{"oneOf":[{"$ref":"#/$defs/text"},{"type":"null"}],"default":null}},)"
+             R"("$defs":{"text":{"type":"string"},"a/b":{"type":"string","pattern":"x"},)"
+             R"("circle":{"$ref":"#/$defs/circle"}}})"};
+    CHECK(parameter_texts(function) ==
+          ParameterTexts{"f", {"a", "b", "d", "k", "l"}, {"c", "e"}, {"a", "b", "c", "l"}});
+}
+
 TEST_CASE("tool grammar: calls that no tag opens leave JSON in a text alone") {
-    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Mistral, ToolFormat::Json})
+    for (const ToolFormat format : {ToolFormat::Llama3, ToolFormat::Json})
         CHECK_FALSE(tool_grammar(of(format), kTools, false).any());
 }
 
@@ -141,6 +242,35 @@ TEST_CASE("tool grammar: a thought may come first, and must end if the prompt be
     const GrammarSpec must = tool_grammar(format, required(false), false);
     const std::string begun = "So?\n</think>\n\n" + call;
     CHECK(taken(must, begun) == begun.size() + 1);
+}
+
+TEST_CASE("answer grammar: a thought is free up to its control token, a schema begins behind it" *
+          doctest::skip(!has_grammars())) {
+    GrammarVocabulary vocabulary = byte_vocabulary();
+    const auto closes = static_cast<TokenId>(vocabulary.texts.size());
+    vocabulary.texts.emplace_back("</think>");
+    vocabulary.control.push_back(true);
+    vocabulary.vocab_size = vocabulary.texts.size();
+    const GrammarSpec schema{.kind = GrammarKind::JsonSchema, .text = R"({"type":"boolean"})"};
+    const auto matcher_of = [&](const GrammarSpec& spec, GrammarLoader& loader) {
+        Result<CompiledGrammarPtr> compiled = make_grammar_compiler(vocabulary)->compile(spec);
+        REQUIRE(compiled);
+        Result<std::unique_ptr<GrammarMatcher>> made =
+            loader.match(compiled.value(), std::vector<TokenId>{kEnd});
+        REQUIRE(made);
+        return std::move(made).value();
+    };
+    const std::unique_ptr<GrammarLoader> loader = make_grammar_loader(vocabulary);
+    const ReplyFormat begun{.thoughts = true, .begins_in_thought = true};
+    const auto matcher = matcher_of(answer_grammar(begun, {}, schema, true), *loader);
+    for (const char c : std::string{"So {"}) CHECK(matcher->accept(c));
+    CHECK_FALSE(matcher->accept(kEnd));
+    CHECK(matcher->accept(closes));
+    CHECK_FALSE(matcher->accept('S'));
+    for (const char c : std::string{"\ntrue"}) CHECK(matcher->accept(c));
+    CHECK(matcher->accept(kEnd));
+    // Without a thought the token is as forbidden as any other control token.
+    CHECK_FALSE(matcher_of(schema, *loader)->accept(closes));
 }
 
 TEST_CASE("answer grammar: a schema behind a thought, or beside calls" *

@@ -157,7 +157,15 @@ TEST_CASE("tool grammar: free text with calls behind the tag, or calls alone") {
                                   {"end", "}\n</tool_call>"}});
     CHECK(free["tags"][1]["content"]["json_schema"] == json{{"type", "object"}});
     CHECK(grammar_of(hermes, tools, true) == nullptr);
-    CHECK(grammar_of({.tools = ToolFormat::Mistral}, tools) == nullptr);
+    CHECK(grammar_of({.tools = ToolFormat::Mistral}, tools, true) == nullptr);
+    const json named = grammar_of({.tools = ToolFormat::Mistral}, tools);
+    CHECK(named["triggers"] == json::array({"[TOOL_CALLS]"}));
+    CHECK(named["tags"][0]["begin"] == "[TOOL_CALLS][");
+    CHECK(named["tags"][1]["begin"] == "[TOOL_CALLS]f");
+    const json phi = grammar_of({.tools = ToolFormat::Phi4}, tools);
+    CHECK(phi["tags"][0]["end"] == "]<|/tool_call|>");
+    CHECK(phi["tags"].size() == 1);
+    CHECK(grammar_of({.tools = ToolFormat::Llama3}, tools) == nullptr);
     CHECK(grammar_of(hermes, {}) == nullptr);
     tools.choice = ToolChoice::Required;
     tools.parallel = false;

@@ -8,34 +8,13 @@
 #include <map>
 #include <span>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "model/weights/fingerprint.hpp"
 #include "model/weights/model_file.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace paceline::test {
-
-/// A folder that goes away with it.
-class TestFolder {
-public:
-    TestFolder() {
-        std::string pattern =
-            (std::filesystem::temp_directory_path() / "paceline-parts-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-        path_ = pattern;
-    }
-    TestFolder(const TestFolder&) = delete;
-    TestFolder& operator=(const TestFolder&) = delete;
-    ~TestFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
 
 /// A file of this header and these bytes of data, whatever they are.
 inline std::vector<std::byte> safetensors_bytes(const std::string& header,
@@ -128,27 +107,64 @@ inline void add_tokens(SafetensorsBuilder& part, const std::vector<TokenId>& tok
     part.add_values("tokens", "I32", {static_cast<std::int64_t>(tokens.size())}, tokens);
 }
 
+/// A layer of the target as the draft's layer `index`.
+inline void add_layer(SafetensorsBuilder& part, int index, const LayerTensors& layer) {
+    const std::string at = "layers." + std::to_string(index) + ".";
+    const std::pair<const char*, const TensorView*> tensors[] = {{"attn_norm", &layer.attn_norm},
+                                                                 {"q", &layer.q},
+                                                                 {"k", &layer.k},
+                                                                 {"v", &layer.v},
+                                                                 {"attn_out", &layer.attn_out},
+                                                                 {"ffn_norm", &layer.ffn_norm},
+                                                                 {"gate", &layer.gate},
+                                                                 {"up", &layer.up},
+                                                                 {"down", &layer.down}};
+    for (const auto& [name, tensor] : tensors) part.add_stored(at + name, *tensor);
+}
+
 /// A draft that is the target: all of its layers.
 inline SafetensorsBuilder draft_of(const ModelFile& target, const std::vector<TokenId>& tokens) {
     SafetensorsBuilder part = part_of("draft", target);
     add_shape(part, target.config());
     part.metadata["layers"] = std::to_string(target.config().layers);
-    for (int i = 0; i < target.config().layers; ++i) {
-        const LayerTensors& layer = target.layer(i);
-        const std::string at = "layers." + std::to_string(i) + ".";
-        const std::pair<const char*, const TensorView*> tensors[] = {
-            {"attn_norm", &layer.attn_norm},
-            {"q", &layer.q},
-            {"k", &layer.k},
-            {"v", &layer.v},
-            {"attn_out", &layer.attn_out},
-            {"ffn_norm", &layer.ffn_norm},
-            {"gate", &layer.gate},
-            {"up", &layer.up},
-            {"down", &layer.down}};
-        for (const auto& [name, tensor] : tensors) part.add_stored(at + name, *tensor);
-    }
+    for (int i = 0; i < target.config().layers; ++i) add_layer(part, i, target.layer(i));
     part.add_stored("output_norm", target.output_norm());
+    add_tokens(part, tokens);
+    return part;
+}
+
+/// An EAGLE draft of the target's last layer. F adds 0.75 of a token's embedding to 0.5 of the
+/// feature, and a little of each number to its neighbour. With `layers`, J adds the states after
+/// them, each less than the one before it.
+inline SafetensorsBuilder eagle_of(const ModelFile& target,
+                                   const std::vector<TokenId>& tokens,
+                                   const std::vector<int>& layers = {}) {
+    SafetensorsBuilder part = part_of("eagle", target);
+    add_shape(part, target.config());
+    part.metadata["layers"] = "1";
+    add_layer(part, 0, target.layer(target.config().layers - 1));
+    part.add_stored("output_norm", target.output_norm());
+    const auto dim = static_cast<std::size_t>(target.config().dim);
+    const auto rows = static_cast<std::int64_t>(dim);
+    std::vector<float> fuse(dim * 2 * dim);
+    for (std::size_t o = 0; o < dim; ++o) {
+        fuse[o * 2 * dim + o] = 0.75F;
+        fuse[o * 2 * dim + dim + o] = 0.5F;
+        fuse[o * 2 * dim + dim + (o + 1) % dim] = 0.125F;
+    }
+    part.add_values("fuse", "F32", {rows, 2 * rows}, fuse);
+    if (!layers.empty()) {
+        const std::size_t width = layers.size() * dim;
+        std::vector<float> join(dim * width);
+        std::string names;
+        for (std::size_t l = 0; l < layers.size(); ++l) {
+            names += (names.empty() ? "" : ",") + std::to_string(layers[l]);
+            for (std::size_t o = 0; o < dim; ++o)
+                join[o * width + l * dim + o] = 1.0F / static_cast<float>(l + 1);
+        }
+        part.metadata["feature_layers"] = names;
+        part.add_values("join", "F32", {rows, static_cast<std::int64_t>(width)}, join);
+    }
     add_tokens(part, tokens);
     return part;
 }
@@ -172,6 +188,18 @@ inline SafetensorsBuilder heads_of(const ModelFile& target,
     for (int j = 1; j <= ahead; ++j)
         part.add_values("ahead." + std::to_string(j) + ".transform", "F32", {dim, dim}, transform);
     add_tokens(part, tokens);
+    return part;
+}
+
+/// Residual look-ahead heads with a fixed tree; W = `diagonal` times the identity.
+inline SafetensorsBuilder medusa_of(const ModelFile& target,
+                                    int ahead,
+                                    const std::vector<TokenId>& tokens,
+                                    const std::string& tree,
+                                    float diagonal = 0.5F) {
+    SafetensorsBuilder part = heads_of(target, {}, ahead, tokens, diagonal);
+    part.metadata["ahead_block"] = "residual";
+    if (!tree.empty()) part.metadata["ahead_tree"] = tree;
     return part;
 }
 

@@ -93,6 +93,49 @@ TEST_CASE("a draft part may have a matrix before its norm") {
     CHECK(contains(refusal(narrow, target, open_draft_part), "transform"));
 }
 
+TEST_CASE("an EAGLE part is one layer, a matrix over embedding and feature, and one that joins") {
+    const TestFolder folder;
+    const ModelFile target = open_fixture("tiny-chat");
+    const std::string path = (folder.path() / "eagle.safetensors").string();
+    eagle_of(target, kTokens).write(path);
+    const Result<EaglePart> part = open_eagle_part(path, target);
+    if (!part) FAIL(part.error().what);
+    CHECK(part.value().file.config().layers == 1);
+    CHECK(part.value().file.embedding().data == target.embedding().data);
+    CHECK(part.value().tokens == kTokens);
+    CHECK(part.value().spec.layers.empty());
+    CHECK(part.value().spec.join.empty());
+    REQUIRE(part.value().spec.fuse.size() == std::size_t{64} * 128);
+    CHECK(part.value().spec.fuse[3 * 128 + 3] == 0.75F);
+    CHECK(part.value().spec.fuse[3 * 128 + 64 + 4] == 0.125F);
+    eagle_of(target, kTokens, {1, 2}).write(path);
+    const Result<EaglePart> joined = open_eagle_part(path, target);
+    if (!joined) FAIL(joined.error().what);
+    CHECK(joined.value().spec.layers == std::vector<int>{1, 2});
+    CHECK(joined.value().spec.join[64 + 0] == 0.5F);
+    CHECK(contains(open_draft_part(path, target).error().what,
+                   "paceline.part is \"eagle\", wanted is \"draft\""));
+}
+
+TEST_CASE("an EAGLE part that does not fit is refused with the name and the value") {
+    const ModelFile target = open_fixture("tiny-chat");
+    SafetensorsBuilder deep = eagle_of(target, kTokens);
+    deep.metadata["layers"] = "2";
+    add_layer(deep, 1, target.layer(0));
+    CHECK(contains(refusal(deep, target, open_eagle_part), "an EAGLE draft has 1"));
+    SafetensorsBuilder order = eagle_of(target, kTokens, {1, 2});
+    order.metadata["feature_layers"] = "2,1";
+    CHECK(contains(refusal(order, target, open_eagle_part), "feature_layers"));
+    SafetensorsBuilder none = eagle_of(target, kTokens);
+    none.metadata["feature_layers"] = "1";
+    CHECK(contains(refusal(none, target, open_eagle_part), "\"join\" is missing"));
+    SafetensorsBuilder unused = eagle_of(target, kTokens);
+    unused.add_values("join", "F32", {64, 64}, std::vector<float>(64 * 64));
+    CHECK(contains(refusal(unused, target, open_eagle_part), "join"));
+    CHECK(contains(refusal(draft_of(target, kTokens), target, open_eagle_part),
+                   "paceline.part is \"draft\", wanted is \"eagle\""));
+}
+
 TEST_CASE("heads and adapters come with the layers that they were trained for") {
     const TestFolder folder;
     const ModelFile target = open_fixture("tiny-chat");
@@ -191,6 +234,56 @@ TEST_CASE("numbers that are not finite are refused where they stand") {
     announced.metadata["exit.2"] = "1";
     CHECK(contains(refusal(announced, target, open_heads_part),
                    "tensor \"exit.2.transform\" is missing"));
+}
+
+TEST_CASE("residual look-ahead heads say so, and their tree is a list of nodes") {
+    const TestFolder folder;
+    const std::string path = (folder.path() / "medusa.safetensors").string();
+    const ModelFile target = open_fixture("tiny-chat");
+    medusa_of(target, 3, kTokens, "0 1 0.2 0.2.0 1.15").write(path);
+    Result<HeadsPart> part = open_heads_part(path, target);
+    if (!part) FAIL(part.error().what);
+    CHECK(part.value().ahead_block == HeadBlock::Residual);
+    CHECK(part.value().ahead.size() == 3);
+    CHECK(part.value().ahead_tree ==
+          std::vector<AheadNode>{{-1, 0}, {-1, 1}, {0, 2}, {2, 0}, {1, 15}});
+    heads_of(target, {1}, 2, kTokens).write(path);
+    part = open_heads_part(path, target);
+    REQUIRE(part.ok());
+    CHECK(part.value().ahead_block == HeadBlock::Linear);
+    CHECK(part.value().ahead_tree.empty());
+}
+
+TEST_CASE("a damaged block or tree of look-ahead heads is refused with key and value") {
+    const ModelFile target = open_fixture("tiny-chat");
+    std::string many;
+    for (int a = 0; a < 8; ++a) {
+        many += (a == 0 ? "" : " ") + std::to_string(a);
+        for (int b = 0; b < 7; ++b) many += " " + std::to_string(a) + "." + std::to_string(b);
+    }
+    const std::pair<std::string, const char*> cases[] = {
+        {"0 0", "metadata \"ahead_tree\" has \"0\", which is there already"},
+        {"0 1.0", "has \"1.0\", must come after the path that it continues"},
+        {"0.", "has \"0.\", must be ranks of 0 to 15 with dots between them"},
+        {"16", "has \"16\", must be ranks of 0 to 15"},
+        {"-1", "has \"-1\", must be ranks"},
+        {"0  1", "has \"\", must be ranks"},
+        {"0 0.0 0.0.0", "has \"0.0.0\", the file has 2 look-ahead heads"},
+        {many, "has \"7.6\", more than 63 nodes"},
+    };
+    for (const auto& [tree, what] : cases) {
+        const std::string said =
+            refusal(medusa_of(target, 2, kTokens, tree), target, open_heads_part);
+        CAPTURE(said);
+        CHECK(contains(said, what));
+    }
+    SafetensorsBuilder unknown = medusa_of(target, 2, kTokens, "");
+    unknown.metadata["ahead_block"] = "gated";
+    CHECK(contains(refusal(unknown, target, open_heads_part),
+                   "metadata \"ahead_block\" is \"gated\", known are"));
+    SafetensorsBuilder late = medusa_of(target, 2, kTokens, "");
+    late.metadata["norm_first"] = "0";
+    CHECK(contains(refusal(late, target, open_heads_part), "metadata \"norm_first\" is \"0\""));
 }
 
 }  // namespace

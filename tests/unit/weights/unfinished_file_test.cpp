@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/unit/weights/safetensors_builder.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace paceline {
 namespace {

@@ -76,3 +76,17 @@ TEST_CASE("off is off, an old price changes nothing, and always on is always on"
     always.take(price_of(1, msg::SpeculationMode::Off));
     CHECK(always.pays());
 }
+
+TEST_CASE("rows that a round may not have are not caused") {
+    ExitWorth worth{false};
+    CHECK(worth.rows_max() == kVerifyRowsMax);  // before anything is known
+    msg::Price price = price_of(1, msg::SpeculationMode::On);
+    REQUIRE(price.token_us > 0.0F);
+    price.candidates_max = 7;
+    worth.take(price);
+    CHECK(worth.rows_max() == 7);
+    price.candidates_max = 0;
+    price.generation += 1;
+    worth.take(price);
+    CHECK(worth.rows_max() == 1);
+}

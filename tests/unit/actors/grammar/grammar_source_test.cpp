@@ -23,11 +23,6 @@ public:
     RandomTrees(std::uint64_t seed, Seen& seen) : random_{seed}, seen_{seen} {}
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> /*tokens*/) override {}
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> /*path*/,
-                                               std::int32_t /*gamma*/,
-                                               const CancelToken& /*cancel*/) override {
-        return {};
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> /*path*/,
                                                std::int32_t /*depth*/,
                                                const CancelToken& /*cancel*/) override {
@@ -50,18 +45,12 @@ private:
     Seen& seen_;
 };
 
-/// The true continuation as a trunk, a wrong sibling in front of each of its nodes. It proposes
-/// nothing but by grow().
+/// The true continuation as a trunk, a wrong sibling in front of each of its nodes.
 class TrueTree final : public DraftSource {
 public:
     explicit TrueTree(std::vector<TokenId> known) : known_{std::move(known)} {}
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Instant; }
     void commit(std::span<const TokenId> tokens) override { committed_ += tokens.size(); }
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> /*path*/,
-                                               std::int32_t /*gamma*/,
-                                               const CancelToken& /*cancel*/) override {
-        return {};
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t depth,
                                                const CancelToken& /*cancel*/) override {

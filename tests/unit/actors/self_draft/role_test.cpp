@@ -43,6 +43,7 @@ SelfDraftOptions self_draft(Way way, std::mt19937_64& random, int exit_max) {
     if (random() % 3 == 0) options.tree.emplace();
     if (way == Way::Exit) {
         options.exit = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(exit_max));
+        options.adapter = random() % 2 == 0;
         return options;
     }
     options.skip = random_set(random);

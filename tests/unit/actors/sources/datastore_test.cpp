@@ -2,7 +2,6 @@
 #include "actors/decoding/guesses/datastore.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -11,9 +10,11 @@
 
 #include "actors/draft/datastore_source.hpp"
 #include "tests/support/contains.hpp"
+#include "tests/support/test_folder.hpp"
 #include "tests/unit/actors/sources/toy_text.hpp"
 
-using namespace paceline;           // NOLINT(google-build-using-namespace): a test reads like prose
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+using paceline::test::TestFolder;
 using namespace paceline::testing;  // NOLINT(google-build-using-namespace): same
 
 namespace {
@@ -37,14 +38,6 @@ std::vector<std::uint32_t> sorted_suffixes(const Tokens& tokens) {
     });
     return order;
 }
-
-struct TemporaryFile {
-    explicit TemporaryFile(const std::string& bytes) {
-        std::ofstream{path, std::ios::binary} << bytes;
-    }
-    ~TemporaryFile() { (void)std::remove(path.c_str()); }
-    std::string path = "datastore_test.store";
-};
 
 /// All places by a scan; of each the next tokens; the counts of all their beginnings.
 std::vector<std::pair<Tokens, std::pair<std::uint32_t, std::uint32_t>>> scanned(
@@ -101,8 +94,10 @@ TEST_CASE("in 500 rounds the candidates are those of a linear scan") {
             stored.insert(stored.end(), one.begin(), one.end());
             stored.push_back(kStoreSeparator);
         }
-        const TemporaryFile file{datastore_bytes(stored, sorted_suffixes(stored), tokenizer)};
-        Result<Datastore> opened = Datastore::open(file.path, tokenizer);
+        const TestFolder folder;
+        const std::string file =
+            folder.file("a.store", datastore_bytes(stored, sorted_suffixes(stored), tokenizer));
+        Result<Datastore> opened = Datastore::open(file, tokenizer);
         REQUIRE(opened);
         const auto store = std::make_shared<const Datastore>(std::move(opened).value());
         const StoreOptions options{.min_ngram = 1 + static_cast<int>(seed % 2),
@@ -149,8 +144,9 @@ TEST_CASE("a damaged datastore, or one of another tokenizer, is refused and says
     const Tokens stored{1, 2, 3, 1, 2, 4, kStoreSeparator};
     const std::string whole = datastore_bytes(stored, sorted_suffixes(stored), tokenizer);
     const auto refusal = [&](const std::string& bytes, const TokenizerData& of) {
-        const TemporaryFile file{bytes};
-        const Result<Datastore> opened = Datastore::open(file.path, of);
+        const TestFolder folder;
+        const std::string file = folder.file("a.store", bytes);
+        const Result<Datastore> opened = Datastore::open(file, of);
         return opened ? std::string{"opened"} : opened.error().what;
     };
     CHECK(refusal(whole, tokenizer) == "opened");
@@ -175,8 +171,10 @@ TEST_CASE("of more places than are looked at, as many at equal distances count")
     const TokenizerData tokenizer = toy_tokenizer(8);
     Tokens stored;
     for (int i = 0; i < 100; ++i) stored.insert(stored.end(), {7, static_cast<TokenId>(i % 5)});
-    const TemporaryFile file{datastore_bytes(stored, sorted_suffixes(stored), tokenizer)};
-    const Datastore store = Datastore::open(file.path, tokenizer).value();
+    const TestFolder folder;
+    const std::string file =
+        folder.file("a.store", datastore_bytes(stored, sorted_suffixes(stored), tokenizer));
+    const Datastore store = Datastore::open(file, tokenizer).value();
     const std::vector<StoreNode> nodes =
         store.candidates(Tokens{7}, {.places = 10, .continuation = 1}, CancelToken{});
     REQUIRE(nodes.size() == 5);
@@ -200,8 +198,10 @@ TEST_CASE("suffixes in a wrong order give tokens of the text, and nothing outsid
             const auto last = static_cast<std::uint32_t>(stored.size() - 1);
             suffix = random() % 2 == 0 ? last : static_cast<std::uint32_t>(random()) % (last + 1);
         }
-        const TemporaryFile file{datastore_bytes(stored, suffixes, tokenizer)};
-        const Result<Datastore> store = Datastore::open(file.path, tokenizer);
+        const TestFolder folder;
+        const std::string file =
+            folder.file("a.store", datastore_bytes(stored, suffixes, tokenizer));
+        const Result<Datastore> store = Datastore::open(file, tokenizer);
         REQUIRE(store);
         for (int lookup = 0; lookup < 50; ++lookup) {
             Tokens text(random() % 16);
@@ -217,8 +217,10 @@ TEST_CASE("suffixes in a wrong order give tokens of the text, and nothing outsid
 TEST_CASE("a lookup that is cancelled has no candidates") {
     const TokenizerData tokenizer = toy_tokenizer(8);
     const Tokens stored{1, 2, 3, kStoreSeparator};
-    const TemporaryFile file{datastore_bytes(stored, sorted_suffixes(stored), tokenizer)};
-    const Datastore store = Datastore::open(file.path, tokenizer).value();
+    const TestFolder folder;
+    const std::string file =
+        folder.file("a.store", datastore_bytes(stored, sorted_suffixes(stored), tokenizer));
+    const Datastore store = Datastore::open(file, tokenizer).value();
     CancelToken cancel;
     CHECK(store.candidates(Tokens{1}, {}, cancel).size() == 2);
     cancel.cancel();

@@ -22,11 +22,6 @@ public:
         source_.commit(tokens);
         if (!before.empty() && source_.window() != before) ++moves_;
     }
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> path,
-                                               std::int32_t gamma,
-                                               const CancelToken& cancel) override {
-        return source_.propose(path, gamma, cancel);
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t depth,
                                                const CancelToken& cancel) override {

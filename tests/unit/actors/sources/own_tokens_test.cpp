@@ -36,11 +36,6 @@ public:
         text_.insert(text_.end(), tokens.begin(), tokens.end());
         named_.clear();
     }
-    [[nodiscard]] std::vector<TokenId> propose(std::span<const TokenId> /*path*/,
-                                               std::int32_t /*gamma*/,
-                                               const CancelToken& /*cancel*/) override {
-        return {};
-    }
     [[nodiscard]] std::vector<SourceNode> grow(std::span<const TokenId> path,
                                                std::int32_t /*depth*/,
                                                const CancelToken& /*cancel*/) override {

@@ -154,12 +154,13 @@ TEST_CASE("the newest K phrases that follow the tip's token stand below it, and 
     CHECK(leaves_of(bare) == std::vector<Tokens>{{3, 5}, {3, 4}});
 }
 
-TEST_CASE("in 500 rounds the pool has the own tokens from the first rejected row on, as a twin") {
+TEST_CASE(
+    "in 500 rounds the pool has the own tokens from the first rejected row on, as a plain pool") {
     for (const bool from_text : {false, true}) {
         CAPTURE(from_text);
         const PhraseOptions options = options_of(3, 3, from_text);
         Phrases phrases{options, nullptr};
-        PlainPool twin{.kept = 4};
+        PlainPool plain{.kept = 4};
         std::mt19937_64 random{from_text ? 5U : 6U};
         const auto any = [&] { return static_cast<TokenId>(random() % 5); };
         Tokens text{1, 2, 3};
@@ -167,8 +168,8 @@ TEST_CASE("in 500 rounds the pool has the own tokens from the first rejected row
             for (std::size_t end = text.size() - tokens + 1; from_text && end <= text.size();
                  ++end) {
                 if (end < 3) continue;
-                twin.add({text.begin() + static_cast<std::ptrdiff_t>(end) - 3,
-                          text.begin() + static_cast<std::ptrdiff_t>(end)});
+                plain.add({text.begin() + static_cast<std::ptrdiff_t>(end) - 3,
+                           text.begin() + static_cast<std::ptrdiff_t>(end)});
             }
         };
         phrases.commit(text);
@@ -199,12 +200,12 @@ TEST_CASE("in 500 rounds the pool has the own tokens from the first rejected row
             phrases.commit(committed);
             for (std::size_t i = accepted; i + 3 <= trunk.size(); ++i) {
                 if (told[i] && told[i + 1] && told[i + 2])
-                    twin.add({said[i], said[i + 1], said[i + 2]});
+                    plain.add({said[i], said[i + 1], said[i + 2]});
             }
             text.insert(text.end(), committed.begin(), committed.end());
             add_text(committed.size());
             for (TokenId token = 0; token < 5; ++token)
-                REQUIRE(phrases.pool().after(token) == twin.known[token]);
+                REQUIRE(phrases.pool().after(token) == plain.known[token]);
         }
     }
 }

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/plan/method_history.hpp"
+
 using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
 
 namespace {
@@ -117,4 +119,23 @@ TEST_CASE("without a folder, or where none can be made, nothing is remembered") 
     const MethodRecords refused{"/proc/no/such/folder"};
     CHECK_FALSE(refused.write("a", record_of("pearl", 1)));
     CHECK(refused.read("a") == MethodRecord{});
+}
+
+TEST_CASE("full batches, a server's requests and single ones have records of their own") {
+    const Folder folder;
+    const Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/tiny-chat.gguf");
+    REQUIRE(file.ok());
+    using Batches = MethodHistory::Batches;
+    const auto history = [&](int requests, Batches batches) {
+        return MethodHistory{file.value(), {}, "", folder.path.string(), requests, batches};
+    };
+    history(4, Batches::AsTheyCome).add("prompt-lookup", rate_of(2.0));
+    CHECK(history(4, Batches::AsTheyCome).gain_of("prompt-lookup") == 2.0);
+    CHECK(history(4, Batches::Full).gain_of("prompt-lookup") == 0.0);
+    CHECK(history(4, Batches::Full).choose_for_batches("plain").method == "plain");
+    history(4, Batches::Full).add("prompt-lookup", rate_of(1.5));
+    CHECK(history(4, Batches::Full).gain_of("prompt-lookup") == 1.5);
+    CHECK(history(4, Batches::AsTheyCome).gain_of("prompt-lookup") == 2.0);
+    history(1, Batches::AsTheyCome).add("prompt-lookup", rate_of(3.0));
+    CHECK(history(1, Batches::Full).gain_of("prompt-lookup") == 3.0);
 }

@@ -71,6 +71,12 @@ TEST_CASE_FIXTURE(Machine2, "what no table of costs has is not predicted, and sa
     CHECK(predict(kSegment + lookup, 0.5).note == "without the lookup");
     const std::string ahead = std::string{kSegment} + kDraft + "pace = \"ahead\"\n";
     CHECK(predict(ahead, 0.5).tokens_per_second > 0.0);
+    const Prediction adapter = predict(std::string{kSegment} +
+                                           "[self_draft]\nhead = \"adapter\"\n"
+                                           "[schedule]\nmode = \"at-once\"\n",
+                                       0.5);
+    CHECK(adapter.tokens_per_second == 0.0);
+    CHECK(adapter.note == "an adapter's rows are in no table of costs");
     const Prediction shared = predict(ahead, 0.5, {0});
     CHECK(shared.tokens_per_second == 0.0);
     CHECK(shared.note == "its processes share cores");

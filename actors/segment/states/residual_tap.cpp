@@ -1,4 +1,4 @@
-#include "actors/segment/residual_tap.hpp"
+#include "actors/segment/states/residual_tap.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,80 @@
+#include "launch/plan/account_gain.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unistd.h>
+
+#include <doctest/doctest.h>
+
+#include "launch/config/methods.hpp"
+
+using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads like prose
+
+namespace {
+
+PipelineConfig config_of(const char* method) {
+    Result<PipelineConfig> config = method_config(method);
+    REQUIRE(config.ok());
+    return std::move(config).value();
+}
+
+/// `plain`, `took`: milliseconds. A plain token takes one.
+AccountFigures figures(double plain, double took, std::uint32_t incarnation = 1) {
+    return {.plain_us = 1000 * plain,
+            .took_us = 1000 * took,
+            .plain_token_us = 1000,
+            .incarnation = incarnation};
+}
+
+VerdictTally tally(std::int64_t drafts, std::int64_t accepted) {
+    VerdictTally verdicts;
+    verdicts.drafts = drafts;
+    verdicts.accepted = accepted;
+    return verdicts;
+}
+
+}  // namespace
+
+TEST_CASE("each look has the gain of the tokens since the one before it") {
+    AccountGain gain{config_of("speculative")};
+    const auto first = gain.since_last(figures(100, 50), tally(30, 60));
+    REQUIRE(first.has_value());
+    CHECK(first->gain == doctest::Approx(2.0));
+    CHECK(first->tokens_per_second == doctest::Approx(2000));
+    CHECK(first->acceptance == doctest::Approx(60.0 / 90.0));
+    CHECK(first->runs == 1);
+    const auto second = gain.since_last(figures(160, 110), tally(50, 80));
+    REQUIRE(second.has_value());
+    CHECK(second->gain == doctest::Approx(1.0));
+    CHECK(second->acceptance == doctest::Approx(0.5));
+}
+
+TEST_CASE("too few tokens show nothing, and count at the next look") {
+    AccountGain gain{config_of("speculative")};
+    CHECK(!gain.since_last(figures(47, 30), {}));
+    const auto both = gain.since_last(figures(48, 40), {});
+    REQUIRE(both.has_value());
+    CHECK(both->gain == doctest::Approx(1.2));
+    CHECK(!gain.since_last(figures(48, 40), {}));
+    CHECK(!AccountGain{config_of("speculative")}.since_last({}, {}));
+}
+
+TEST_CASE("the account of a first segment that was replaced begins at zero") {
+    AccountGain gain{config_of("speculative")};
+    REQUIRE(gain.since_last(figures(500, 250, 1), {}).has_value());
+    const auto next = gain.since_last(figures(60, 40, 2), {});
+    REQUIRE(next.has_value());
+    CHECK(next->gain == doctest::Approx(1.5));
+    // Its sums may have passed those of the one before it by the next look.
+    const auto longer = gain.since_last(figures(300, 100, 3), {});
+    REQUIRE(longer.has_value());
+    CHECK(longer->gain == doctest::Approx(3.0));
+}
+
+TEST_CASE("a target in parts shows no gain over plain decoding, nor one that nothing drafts for") {
+    for (const char* method : {"fold", "autoregressive"}) {
+        AccountGain gain{config_of(method)};
+        CHECK(!gain.since_last(figures(500, 250), {}));
+    }
+}
