@@ -24,14 +24,10 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
 }
 
 Status use_device(PipelineConfig& config, const Device& device) {
-    if (!device.others.empty())
-        return Error{Errc::BadArgument,
-                     "--device " + to_text(device) +
-                         " is for plain decoding; of a method a stage of a configuration has a "
-                         "list: device = [\"cuda:0\", \"cuda:1\"]"};
     for (StageConfig& stage : config.stages) {
         if (config.computes_on_host(stage)) continue;
         stage.device = device;
+        if (!is_segment(stage)) stage.device.others.clear();
         if (config.stages.size() == 1) continue;
         stage.process = "gpu";
         stage.threads = 0;

@@ -136,6 +136,10 @@ Status check_stage(const TomlTable& table, const StageConfig& stage) {
     }
     if (role == "early-verify" && table.has("exit"))
         return table.error("exit", "goes without saying for role = \"early-verify\"");
+    if (table.has("tensor") && table.has("device"))
+        return table.error("tensor",
+                           "is for a plan that chooses the GPUs (--gpus), device names them: one "
+                           "of the two");
     if (table.has("process") && stage.process.empty())
         return table.error("process", "is empty; leave it out for a process of its own");
     if (segment && stage.on_death == OnDeath::RestartAlone) {
@@ -190,6 +194,8 @@ std::vector<Field> fields_of(StageConfig& s) {
         {"device", own("\"cpu\", \"cuda:N\" or a list of GPUs", "\"cpu\"", read_device, s.device),
          "all segments are on CPUs or all on GPUs; stages on one GPU share a process. [\"cuda:0\", "
          "\"cuda:1\"]: each has a part of every matrix of the stage"},
+        {"tensor", number(s.tensor, 1, kGroupGpusMax),
+         "so many GPUs share the stage, where `--gpus` (`launch/paceline-launch`) chooses them"},
         name_field("process", s.process, "stages that name the same one share it; \"\": its own"),
         {"on_death", word(s.on_death, {"stop-run", "restart-alone", "rebuild-chain"}),
          "when its process dies the run ends (`stop-run`), it restarts beside the others (draft, "

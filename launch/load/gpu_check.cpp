@@ -47,6 +47,12 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
 
 Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
     for (const StageConfig& stage : config.stages) {
+        if (stage.tensor > 1 && stage.device.gpus().size() != static_cast<std::size_t>(stage.tensor))
+            return Error{Errc::BadArgument,
+                         fmt::format("{}: [[stage]] \"{}\": tensor = {}: no plan has chosen the GPUs; "
+                                     "give --gpus (launch/paceline-launch), or name them: device = "
+                                     "[\"cuda:0\", \"cuda:1\"]",
+                                     config.file, stage.name, stage.tensor)};
         const std::string who = config.file + ": [[stage]] \"" + stage.name + "\": device = \"" +
                                 to_text(stage.device) + "\"";
         if (Status s = check_one(stage.device, inventory, who); !s) return s;
@@ -57,11 +63,16 @@ Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
 Status check_gpus(const PipelineConfig& config) {
     const bool wanted =
         std::any_of(config.stages.begin(), config.stages.end(),
-                    [](const StageConfig& stage) { return stage.device.gpu.has_value(); });
+                    [](const StageConfig& stage) { return stage.device.gpu || stage.tensor > 1; });
     return wanted ? check_gpus(config, read_gpus()) : Status{};
 }
 
 Status check_device(const Device& device) {
+    if (!device.others.empty() && !device.exact)
+        return Error{Errc::BadArgument,
+                     "--device " + to_text(device) +
+                         " with --exact off: cuBLAS multiplies on one GPU alone; leave out one of "
+                         "the two"};
     if (device.gpu) return check_one(device, read_gpus(), "--device " + to_text(device));
     if (device.exact) return {};
     return Error{Errc::BadArgument,

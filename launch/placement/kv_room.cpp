@@ -19,14 +19,14 @@ std::vector<SharedMemory> memories_of(const Placement& placement,
         of_host.needed += need.on_host();
         if (!need.on_gpu) of_host.kv += need.kv_bytes;
         if (!need.on_gpu) continue;
-        // GPUs of a group have even shares, but for a tile or a KV head more or less.
         const std::vector<int> group = placement.stages[i].device.gpus();
-        for (const int gpu : group) {
-            if (gpu >= static_cast<int>(gpus.gpus.size())) continue;
-            SharedMemory& memory = of_gpus[gpu];
-            memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(gpu)]);
-            memory.needed += gpu_bytes(need) / group.size();
-            memory.kv += need.kv_bytes / group.size();
+        const std::vector<GpuShare> shares = need.on_gpus();
+        for (std::size_t g = 0; g < std::min(group.size(), shares.size()); ++g) {
+            if (group[g] >= static_cast<int>(gpus.gpus.size())) continue;
+            SharedMemory& memory = of_gpus[group[g]];
+            memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(group[g])]);
+            memory.needed += shares[g].all();
+            memory.kv += shares[g].kv_bytes;
         }
     }
     std::vector<SharedMemory> memories;

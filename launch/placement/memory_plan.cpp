@@ -58,20 +58,31 @@ std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_s
     return static_cast<std::int32_t>(std::min(pages, most)) * kKvPageSlots;
 }
 
+std::vector<GpuShare> MemoryNeed::on_gpus() const {
+    if (!on_gpu) return {};
+    if (!gpus.empty()) return gpus;
+    return {{weight_bytes, kv_bytes, workspace_bytes}};
+}
+
 MemoryNeed plan_backend(const ModelFile& file,
                         const CpuOptions& options,
                         const std::string& name,
                         const Device& device) {
     const ModelConfig& config = file.config();
     if (device.gpu) {
-        const MemoryUse use = gpu_memory(file, cuda_options(options, device));
-        return {
-            .name = name,
-            .weight_bytes = use.weight_bytes,
-            .kv_bytes = use.kv_bytes,
-            .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config) + use.pinned_bytes,
-            .on_gpu = true,
-            .workspace_bytes = use.workspace_bytes};
+        const std::vector<MemoryUse> uses = gpu_memory(file, cuda_options(options, device));
+        MemoryNeed need{.name = name,
+                        .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config),
+                        .on_gpu = true};
+        for (const MemoryUse& use : uses) {
+            need.weight_bytes += use.weight_bytes;
+            need.kv_bytes += use.kv_bytes;
+            need.workspace_bytes += use.workspace_bytes;
+            need.other_bytes += use.pinned_bytes;
+            if (uses.size() > 1)
+                need.gpus.push_back({use.weight_bytes, use.kv_bytes, use.workspace_bytes});
+        }
+        return need;
     }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};
@@ -141,6 +152,7 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             static_cast<std::uint64_t>(retained_slots(stage, dim, options.kv_slots)) *
             static_cast<std::uint64_t>(dim) * sizeof(float);
         (need.on_gpu ? need.workspace_bytes : need.other_bytes) += need.retained_bytes;
+        if (!need.gpus.empty()) need.gpus.front().workspace_bytes += need.retained_bytes;
         needs.push_back(std::move(need));
     }
     return needs;

@@ -347,9 +347,12 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
 
 }  // namespace
 
+std::vector<MemoryUse> cuda_memory_of_each(const ModelFile& file, const CudaOptions& given) {
+    return cuda_uses(file, resolved(file.config(), given));
+}
+
 MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& given) {
-    const CudaOptions options = resolved(file.config(), given);
-    return sum_of(cuda_uses(file, options));
+    return sum_of(cuda_memory_of_each(file, given));
 }
 
 Result<std::unique_ptr<CudaBackend>> make_cuda_backend(const ModelFile& file,

@@ -37,6 +37,9 @@ public:
 /// What a segment takes of its devices together, without asking one. `options` as for
 /// make_cuda_backend().
 [[nodiscard]] MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& options);
+/// What each of them takes, in their order; what is pinned counts to the first.
+[[nodiscard]] std::vector<MemoryUse> cuda_memory_of_each(const ModelFile& file,
+                                                         const CudaOptions& options);
 
 /// Loads the weights of a segment and reserves its cache.
 /// Errors: BadArgument (layers, rows, heads), Unsupported (shapes that no kernel has), OutOfMemory

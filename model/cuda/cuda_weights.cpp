@@ -29,7 +29,8 @@ TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
     return tensor;
 }
 
-/// The tensors of a matrix that is synthetic: their numbers are those of any other backend.
+/// The tensors of a matrix that is synthetic: their numbers are those of any other backend. A list
+/// has the numbers of the first rows, as many as it has entries.
 std::vector<cuda::RandomPart> parts_of(const WeightUploader& feed, std::uint64_t seed) {
     std::vector<cuda::RandomPart> parts;
     for (std::size_t i = 0; i < feed.tensors().size(); ++i) {
@@ -249,7 +250,8 @@ void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHea
         head.share = part_.of_outputs(head.outputs);
         const auto first = head.tokens.begin() + head.share.first;
         add(WeightUploader{head_type_, file.output_head(),
-                           std::vector<std::int64_t>{first, first + head.share.count}},
+                           std::vector<std::int64_t>{first, first + head.share.count},
+                           head.share.first},
             head.output);
         if (part_.is_first()) plan_list(file.config().vocab_size, head);
     }

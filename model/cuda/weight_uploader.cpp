@@ -85,8 +85,9 @@ WeightUploader::WeightUploader(WeightType type,
 
 WeightUploader::WeightUploader(WeightType type,
                                const TensorView& tensor,
-                               std::vector<std::int64_t> list)
-    : tensors_{tensor}, list_{std::move(list)} {
+                               std::vector<std::int64_t> list,
+                               int first)
+    : tensors_{tensor}, rows_{{first, static_cast<int>(list.size())}}, list_{std::move(list)} {
     shape_.type = type;
     shape_.outputs = static_cast<int>(list_.size());
     measure();
@@ -144,7 +145,7 @@ std::string WeightUploader::fill(int first, int last, std::byte* out) const {
 }
 
 WeightUploader::Place WeightUploader::place_of(int output) const {
-    if (rows_.empty()) return {&tensors_.front(), list_[static_cast<std::size_t>(output)]};
+    if (!list_.empty()) return {&tensors_.front(), list_[static_cast<std::size_t>(output)]};
     int row = output;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
         if (row < rows_[i].count) return {&tensors_[i], rows_[i].first + row};

@@ -31,8 +31,11 @@ public:
     WeightUploader(cuda::WeightType type,
                    std::vector<TensorView> tensors,
                    std::vector<CudaShare> rows);
-    /// Rows `list` of one tensor.
-    WeightUploader(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
+    /// Rows `list` of one tensor, a part of a longer list that begins at its entry `first`.
+    WeightUploader(cuda::WeightType type,
+                   const TensorView& tensor,
+                   std::vector<std::int64_t> list,
+                   int first = 0);
     /// Two tensors of equal shape, to be computed side by side.
     static WeightUploader paired(cuda::WeightType type,
                                  const TensorView& gate,
@@ -61,7 +64,7 @@ public:
     /// not finite, also as the scale or minimum of a block; empty: there is none.
     [[nodiscard]] std::string fill(int first, int last, std::byte* out) const;
     [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
-    /// Of each tensor, which of its rows; not of a list.
+    /// Of each tensor, which of its rows; of a list, which of its entries.
     [[nodiscard]] const std::vector<CudaShare>& rows() const { return rows_; }
 
 private:

@@ -21,7 +21,7 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this very test
 
 constexpr int kDevices = 8;
-constexpr Position kRows = 20;
+constexpr Position kTextRows = 20;
 
 /// Eight devices; one again at the end.
 class EightDevices {
@@ -69,13 +69,13 @@ Answers answers_of(CudaBackend& backend) {
     std::mt19937 rng{391};
     Answers answers;
     const ModelConfig& config = backend.config();
-    const std::vector<TokenId> tokens = random_tokens(rng, config.vocab_size, kRows);
-    const std::vector<KvSlot> slots = home_slots(kRows);
+    const std::vector<TokenId> tokens = random_tokens(rng, config.vocab_size, kTextRows);
+    const std::vector<KvSlot> slots = home_slots(kTextRows);
     const std::vector<float> states = states_of(backend, text_rows(backend, tokens, slots));
     append(answers.numbers, states);
     for (int round = 0; round < 3; ++round)
-        append(answers.numbers, states_of(backend, text_rows(backend, tokens, slots, kRows - 5)));
-    const std::vector<KvSlot> beyond = slots_beyond(rng, backend, kRows);
+        append(answers.numbers, states_of(backend, text_rows(backend, tokens, slots, kTextRows - 5)));
+    const std::vector<KvSlot> beyond = slots_beyond(rng, backend, kTextRows);
     const std::vector<Node> nodes = random_tree(rng, config.vocab_size, 9, beyond);
     append(answers.numbers, states_of(backend, tree_rows(config, slots, nodes)));
     append(answers.numbers, logits_of(backend, HeadId::Final, states));
@@ -184,8 +184,8 @@ TEST_CASE("a head's transform and list, an adapter and skipped sub-layers are sh
     options.skipped.skip(1);
     SublayerMask mask;
     mask.skip(1);
-    const std::vector<TokenId> tokens = random_tokens(rng, file.config().vocab_size, kRows);
-    const std::vector<KvSlot> slots = home_slots(kRows);
+    const std::vector<TokenId> tokens = random_tokens(rng, file.config().vocab_size, kTextRows);
+    const std::vector<KvSlot> slots = home_slots(kTextRows);
     const auto numbers_of = [&](CudaBackend& backend) {
         std::vector<Row> rows = text_rows(backend, tokens, slots);
         for (Row& row : rows) {
@@ -214,9 +214,9 @@ TEST_CASE("rows that begin, end and skip where they like, and keep their states,
     const CudaOptions options{.kv_slots = 64, .random = 1};
     const auto dim = static_cast<std::size_t>(file.config().dim);
     std::mt19937 rng{393};
-    const std::vector<TokenId> tokens = random_tokens(rng, file.config().vocab_size, kRows);
-    const std::vector<KvSlot> slots = home_slots(kRows);
-    const std::vector<float> given = random_hidden(rng, kRows, file.config().dim);
+    const std::vector<TokenId> tokens = random_tokens(rng, file.config().vocab_size, kTextRows);
+    const std::vector<KvSlot> slots = home_slots(kTextRows);
+    const std::vector<float> given = random_hidden(rng, kTextRows, file.config().dim);
     SublayerMask mask;
     mask.skip(2);
     const auto numbers_of = [&](CudaBackend& backend, bool keeps, bool on_device) {

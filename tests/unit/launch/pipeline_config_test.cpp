@@ -383,6 +383,18 @@ TEST_CASE("a stage on a list of GPUs has all of them, and refuses lists that are
     CHECK(with({"one kind", "one kind"}).ok());
 }
 
+TEST_CASE("tensor says how many GPUs a plan gives to a stage; without a plan it is refused") {
+    const PipelineConfig config =
+        parse_pipeline_config(segment("a", "tensor = 4"), "x.toml").value();
+    CHECK(config.stages.front().tensor == 4);
+    CHECK(contains(
+        check_gpus(config, {.names = {"card", "card"}, .why_none = {}}).error().what,
+        "\"a\": tensor = 4: no plan has chosen the GPUs"));
+    CHECK(contains(error_of(segment("a", "tensor = 9")), "tensor = 9"));
+    CHECK(contains(error_of(segment("a", "tensor = 2\ndevice = \"cuda:0\"")),
+                   "tensor = 2 is for a plan that chooses the GPUs"));
+}
+
 TEST_CASE("a target is on CPUs or on GPUs, its drafts are anywhere") {
     const std::string gpu = "device = \"cuda:0\"\n";
     CHECK(contains(error_of(segment("a", "") + segment("b", gpu)),
