@@ -11,7 +11,7 @@ GPUs (docs/multi-gpu.md) reads and computes what its largest share is, and excha
                 the next product, bf16, each GPU its part to all others
     barrier     the link's latency: NVLink 3.5 us, PCIe 8 us. Not measured: --barrier has another one
 
-The draft has a GPU of its own, so the target has 3 or 7. `one GPU more` has the draft beside a rank: its passes
+The draft has a GPU of its own, so the target has 3 or 7. `draft beside` has it on a GPU of the target: its passes
 and the target's take turns, as the method's do.
 """
 
@@ -26,8 +26,8 @@ from projections import CARDS, KERNELS_A_LAYER, LINKS, MESSAGE_SECONDS, PAIRS, R
 
 EXCHANGES = 4
 # Layout: GPUs altogether, segments, GPUs of each. A method with batches in flight has one for each segment.
-LAYOUTS = [("segments", 4, 3, 1), ("ranks", 4, 1, 3), ("ranks, one GPU more", 4, 1, 4), ("both", 5, 2, 2),
-           ("segments", 8, 7, 1), ("ranks", 8, 1, 7), ("both", 8, 2, 3), ("ranks, one GPU more", 8, 1, 8)]
+LAYOUTS = [("segments", 4, 3, 1), ("ranks", 4, 1, 3), ("ranks, draft beside", 4, 1, 4), ("both", 5, 2, 2),
+           ("segments", 8, 7, 1), ("ranks", 8, 1, 7), ("both", 8, 2, 3), ("ranks, draft beside", 8, 1, 8)]
 # An exit stands between two segments.
 METHODS = [("plain", "autoregressive-segments"), ("taking turns", "speculative"), ("PEARL", "pearl"), ("FOLD", "fold")]
 TURNS = ("plain", "taking turns")
@@ -91,7 +91,7 @@ def runs(options):
         for link in options.links:
             for layout, gpus, segments, ranks in LAYOUTS:
                 for method, configuration in METHODS:
-                    if layout == "ranks, one GPU more" and method not in TURNS:
+                    if layout == "ranks, draft beside" and method not in TURNS:
                         continue
                     if configuration == "fold" and segments < 2:
                         continue

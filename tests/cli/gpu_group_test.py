@@ -114,6 +114,19 @@ class Methods(Group):
                 self.assertIn("is at work again (epoch 2)", done.stderr)
                 self.assertRegex(log.read_text(), "the GPU failed: .*the device is broken")
 
+    def test_a_gpu_of_a_group_that_hangs_in_mid_answer_costs_a_process_and_no_token(self):
+        args = ["run", "-m", self.model(), "-p", PROMPT, "-n", "40", *SAMPLED]
+        plain = self.run_on(1, *args, "--device", "cuda:0").stdout
+        config = self.config(on_group(FOLD) + "hang_limit_s = 0.5\n")
+        for kernel in (300, 301):
+            with self.subTest(kernel=kernel):
+                fault = self.folder / "fault"
+                fault.write_text(f"{kernel} hang")
+                done = self.run_on(2, *args, "--config", config, PACELINE_EMULATED_FAULT=str(fault))
+                self.assertEqual(done.stdout, plain)
+                self.assertFalse(os.path.exists(fault), "it has happened")
+                self.assertIn("is at work again (epoch 2)", done.stderr)
+
 
 class Plans(Group):
     def launch(self, gpus: int, *args: str) -> subprocess.CompletedProcess:
@@ -130,7 +143,7 @@ class Plans(Group):
 
     def test_a_dry_run_has_a_line_for_each_gpu_of_a_group(self):
         config = self.config(stage("target", "segment", "tensor = 4") + stage("draft", "draft") +
-                             '[draft]\nsource = "model"\ngamma = 4\n')
+                             '[draft]\nsource = "model"\nmodel = "x.gguf"\ngamma = 4\n')
         done = self.launch(1, config, "--dry-run", "--machine", str(ROOT / "configs/machines/4-a100.toml"), "--random",
                            "llama-70b", "--draft-model", "llama-8b")
         self.assertEqual(done.returncode, 0, done.stderr)
