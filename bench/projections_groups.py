@@ -127,6 +127,7 @@ def write(options, records):
             "sheets; nothing here was measured",
             f"# command: bench/projections_groups.py --out FILE --first {options.first} -n {options.n}" +
             (f" --barrier {options.barrier:g}" if options.barrier else ""),
+            f"# commit: {projections.commit()}", f"# date: {projections.today()}",
             f"# machine: simulated {options.card}, 0.75 of its bandwidth, 1.3 us a kernel, a barrier of " +
             (f"{options.barrier:g} us" if options.barrier else "the link's latency (NVLink 3.5 us, PCIe 8 us)") +
             f"; an exit is right in {options.exit_accuracy:g} of the cases",

@@ -28,7 +28,7 @@
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "batches",
+const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas",  "batches",
                                          "drawing", "groups",  "upload", "goals", "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"

@@ -15,9 +15,7 @@ constexpr int kBarriers = 200;  // of a recording: those of a pass of 50 layers
 
 /// A stream of a device, with a word that it fills between two barriers.
 struct Member {
-    explicit Member(int index) : device{index} {
-        fits = cuda::DeviceMemory::allocate(256, word);
-    }
+    explicit Member(int index) : device{index} { fits = cuda::DeviceMemory::allocate(256, word); }
 
     int device;
     bool fits = false;
@@ -85,11 +83,10 @@ Status barrier_table(const Bench& bench, const std::vector<int>& devices) {
     const double without = recorded_seconds(members, false, times);
     const double barrier = (with - without) / kBarriers;
     bench.report.figure("group.barrier.seconds", barrier);
-    bench.report.add(
-        {fmt::format("A barrier between {} devices, of {} in a recording", devices.size(),
-                     kBarriers),
-         {"with barriers µs", "without µs", "a barrier µs"},
-         {{microseconds(with), microseconds(without), microseconds(barrier)}}});
+    bench.report.add({fmt::format("A barrier between {} devices, of {} in a recording",
+                                  devices.size(), kBarriers),
+                      {"with barriers µs", "without µs", "a barrier µs"},
+                      {{microseconds(with), microseconds(without), microseconds(barrier)}}});
     return {};
 }
 

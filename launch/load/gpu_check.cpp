@@ -47,12 +47,14 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
 
 Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
     for (const StageConfig& stage : config.stages) {
-        if (stage.tensor > 1 && stage.device.gpus().size() != static_cast<std::size_t>(stage.tensor))
-            return Error{Errc::BadArgument,
-                         fmt::format("{}: [[stage]] \"{}\": tensor = {}: no plan has chosen the GPUs; "
-                                     "give --gpus (launch/paceline-launch), or name them: device = "
-                                     "[\"cuda:0\", \"cuda:1\"]",
-                                     config.file, stage.name, stage.tensor)};
+        if (stage.tensor > 1 &&
+            stage.device.gpus().size() != static_cast<std::size_t>(stage.tensor))
+            return Error{
+                Errc::BadArgument,
+                fmt::format("{}: [[stage]] \"{}\": tensor = {}: no plan has chosen the GPUs; "
+                            "give --gpus (launch/paceline-launch), or name them: device = "
+                            "[\"cuda:0\", \"cuda:1\"]",
+                            config.file, stage.name, stage.tensor)};
         const std::string who = config.file + ": [[stage]] \"" + stage.name + "\": device = \"" +
                                 to_text(stage.device) + "\"";
         if (Status s = check_one(stage.device, inventory, who); !s) return s;

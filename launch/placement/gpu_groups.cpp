@@ -44,13 +44,15 @@ std::optional<std::string> group_problem(const GpuMachine& machine, const std::v
             const std::string& one = kind_of(machine, gpus[j]);
             const std::string& other = kind_of(machine, gpus[i]);
             if (one != other)
-                return fmt::format("cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
-                                   "of one kind",
-                                   gpus[j], one, gpus[i], other);
+                return fmt::format(
+                    "cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
+                    "of one kind",
+                    gpus[j], one, gpus[i], other);
             if (!machine.reach(gpus[j], gpus[i]))
-                return fmt::format("cuda:{} and cuda:{} do not reach each other's memory (link "
-                                   "{}); give each a stage of its own",
-                                   gpus[j], gpus[i], to_text(machine.link(gpus[j], gpus[i])));
+                return fmt::format(
+                    "cuda:{} and cuda:{} do not reach each other's memory (link "
+                    "{}); give each a stage of its own",
+                    gpus[j], gpus[i], to_text(machine.link(gpus[j], gpus[i])));
         }
     }
     return std::nullopt;

@@ -62,9 +62,10 @@ Status check_named_gpus(const PipelineConfig& config, const GpuRequest& request)
             return bad(key + ": " + *problem);
         const int most = largest_group(request.machine, request.gpus);
         if (stage.tensor > most)
-            return bad(fmt::format("tensor = {}: of the GPUs of {} that may be used at most {} are "
-                                   "of one kind and reach each other: tensor = {} is possible",
-                                   stage.tensor, request.machine.source, most, most));
+            return bad(
+                fmt::format("tensor = {}: of the GPUs of {} that may be used at most {} are "
+                            "of one kind and reach each other: tensor = {} is possible",
+                            stage.tensor, request.machine.source, most, most));
     }
     return {};
 }
@@ -182,9 +183,9 @@ Error refused(const Sized& sized,
         fmt::format("{}: [[stage]] {}\"{} needs {} on cuda:{} ({}), there are {}; all stages need "
                     "{}, the {} GPU(s) have {}. A smaller --dtype, a shorter context (-c) or "
                     "more GPUs help",
-                    sized.config.file, stages, groups, gigabytes(failure.bytes), failure.gpu, gpu.name,
-                    gigabytes(failure.left), gigabytes(sum_of(units)), request.gpus.size(),
-                    gigabytes(all))};
+                    sized.config.file, stages, groups, gigabytes(failure.bytes), failure.gpu,
+                    gpu.name, gigabytes(failure.left), gigabytes(sum_of(units)),
+                    request.gpus.size(), gigabytes(all))};
 }
 
 /// How many parts each stage of the file is cut into: one more for the segment whose parts are the
@@ -315,8 +316,7 @@ Result<GpuPlan> planned(const PipelineConfig& config,
 std::string larger_group_text(const PipelineConfig& config,
                               const GpuRequest& request,
                               const SizeStages& size) {
-    const int most =
-        std::min(request.kv_heads, largest_group(request.machine, request.gpus));
+    const int most = std::min(request.kv_heads, largest_group(request.machine, request.gpus));
     for (int count = 2; count <= most; ++count) {
         PipelineConfig larger = config;
         bool changed = false;

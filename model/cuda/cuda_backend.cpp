@@ -9,6 +9,7 @@
 #include "model/cuda/cuda_forward.hpp"
 #include "model/cuda/cuda_ranks.hpp"
 #include "model/cuda/cuda_unsupported.hpp"
+#include "model/cuda/cuda_workspace.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
 
@@ -180,16 +181,16 @@ public:
                            parts_->fingerprint);
     }
 
-    [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->kv_bytes(); }
+    [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->pages().bytes(); }
     void read_kv(KvSlot slot, KvBytes bytes) const override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->read_kv(slot, bytes);
+        parts_->forward->pages().read(slot, bytes);
     }
     void write_kv(KvSlot slot, ConstKvBytes bytes) override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->write_kv(slot, bytes);
+        parts_->forward->pages().write(slot, bytes);
     }
 
     void gather(std::span<const RowSource> rows, HiddenRows to) override {
@@ -198,17 +199,17 @@ public:
             PACE_CHECK(row.is_gap() || (row.row + 1) * dim() <= row.of.size(),
                        "a row of its source");
         cuda::set_device(parts_->options.device);
-        parts_->forward->gather(rows, to);
+        parts_->forward->states().gather(rows, to);
     }
     void copy(ConstHiddenRows from, HiddenRows to) override {
         PACE_CHECK(from.size() == to.size(), "as many rows as are copied");
         cuda::set_device(parts_->options.device);
-        parts_->forward->copy(from, to);
+        parts_->forward->states().copy(from, to);
     }
     [[nodiscard]] MemoryPlace memory_place() const override { return MemoryPlace::Device; }
     [[nodiscard]] RowMemory make_rows(std::size_t rows) override {
         cuda::set_device(parts_->options.device);
-        return parts_->forward->make_rows(rows);
+        return parts_->forward->states().make_rows(rows);
     }
 
 private:
@@ -303,7 +304,7 @@ private:
 
     void check_keys(const Row& row) const {
         PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
-        PACE_CHECK(row.position < CudaForward::context_of(config(), parts_->options),
+        PACE_CHECK(row.position < cuda_context(config(), parts_->options),
                    "a position within the model's context");
         PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
                        row.prefix_count + row.path_count == row.position + 1,

@@ -56,7 +56,7 @@ struct CudaWorkspace {
     std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
     float* products = nullptr;  // [rows][gate + up, or dim]
     // Of a head's rows, up to head_rows().
-    void* turned = nullptr;             // [rows][padded dim]: after the head's transform
+    void* turned = nullptr;  // [rows][padded dim]: after the head's transform
     float* block = nullptr;  // [rows][dim]: T n, if a head has a residual block; own columns
     std::int32_t* head_rows = nullptr;  // how many, which of `hidden`; the first: after the draws
     // On the first device alone.

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 #include <utility>
 
-#include "model/cuda/cuda_forward.hpp"
 #include "model/cuda/cuda_unsupported.hpp"
+#include "model/cuda/cuda_workspace.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kv_layers.hpp"
 
@@ -35,9 +35,8 @@ MemoryUse use_of(const ModelConfig& config,
             CudaCache::bytes_of(options.kv, 1, part.of_kv_heads(options.adapter->kv_heads).count,
                                 options.adapter->head_dim, options.kv_slots);
     }
-    use.workspace_bytes =
-        CudaForward::workspace_bytes(config, options, part, weights.splits_gates());
-    if (part.is_first()) use.pinned_bytes = CudaForward::pinned_bytes(config, options);
+    use.workspace_bytes = cuda_workspace_bytes(config, options, part, weights.splits_gates());
+    if (part.is_first()) use.pinned_bytes = cuda_pinned_bytes(config, options);
     return use;
 }
 

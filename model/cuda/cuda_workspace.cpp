@@ -1,7 +1,9 @@
-// What CudaForward and its caches take of each device: sizes, places, allocation.
+#include "model/cuda/cuda_workspace.hpp"
+
 #include <algorithm>
 
-#include "model/cuda/cuda_forward.hpp"
+#include "model/cuda/cuda_heads.hpp"
+#include "model/cuda/cuda_rows.hpp"
 #include "model/kernels/cuda/attention_layout.hpp"
 
 namespace paceline {
@@ -40,20 +42,18 @@ Widest widest(const ModelConfig& config, const CudaOptions& options, const CudaP
     return most;
 }
 
-/// Of one call of a head (CudaForward::head_rows()).
+}  // namespace
+
 int head_rows_of(const BatchLimits& limits) {
     return std::min(limits.rows, cuda::kBatchRows);
 }
 
-/// Hidden states of a batch, or logits of a head's rows.
-std::uint64_t staging_bytes(const ModelConfig& config, const BatchLimits& limits) {
+std::uint64_t states_staging_bytes(const ModelConfig& config, const BatchLimits& limits) {
     return 4 * std::max(size_of(limits.rows) * size_of(config.dim),
                         size_of(head_rows_of(limits)) * size_of(config.vocab_size));
 }
 
-}  // namespace
-
-int CudaForward::context_of(const ModelConfig& config, const CudaOptions& options) {
+int cuda_context(const ModelConfig& config, const CudaOptions& options) {
     const int keys =
         std::min(pages_for(options.kv_slots) * kKvPageSlots, std::max(config.context_length, 1));
     return cuda::attention_splits(keys) * cuda::kAttentionSplit;
@@ -88,8 +88,8 @@ bool CudaCache::make(KvType type,
 /// Two things grow with the keys that a batch's rows see, both by the split: partial sums, and what
 /// the plan says of units and slots. Batches of 64 rows always fit; larger ones have room for all
 /// their rows where these see kWholeBatchContext keys, and for fewer rows after longer contexts.
-BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
-    const int context = context_of(config, options);
+BatchLimits cuda_limits(const ModelConfig& config, const CudaOptions& options) {
+    const int context = cuda_context(config, options);
     const auto splits = [](int rows, int keys) {
         return std::int64_t{rows} * cuda::attention_splits(keys);
     };
@@ -98,12 +98,12 @@ BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions&
                      splits(options.rows_max, std::min(context, kWholeBatchContext)))};
 }
 
-std::uint64_t CudaForward::place(const ModelConfig& config,
-                                 const CudaOptions& options,
-                                 const CudaPart& part,
-                                 bool splits_gates,
-                                 std::byte* base,
-                                 CudaWorkspace& to) {
+std::uint64_t place_workspace(const ModelConfig& config,
+                              const CudaOptions& options,
+                              const CudaPart& part,
+                              bool splits_gates,
+                              std::byte* base,
+                              CudaWorkspace& to) {
     std::uint64_t used = 0;
     const auto take = [&](auto*& pointer, std::uint64_t elements, std::uint64_t bytes_each) {
         pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + used);
@@ -114,7 +114,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         take(bytes, rows * size_of(cuda::padded_inputs(inputs)), 4);
         pointer = bytes;
     };
-    const BatchLimits limits = limits_of(config, options);
+    const BatchLimits limits = cuda_limits(config, options);
     const std::uint64_t rows = size_of(limits.rows);
     const Widest most = widest(config, options, part);
     take(to.hidden, rows * size_of(config.dim), 4);
@@ -126,7 +126,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     take(to.squares, rows * size_of(cuda::tiles_of(cuda::padded_inputs(config.dim))), 4);
     take(to.factors, rows, 4);
     take(to.qkv, rows * size_of(most.qkv), 4);
-    const bool merges = context_of(config, options) > cuda::kAttentionSplit;
+    const bool merges = cuda_context(config, options) > cuda::kAttentionSplit;
     take(to.partials,
          static_cast<std::uint64_t>(merges ? limits.splits : 0) * size_of(most.heads) *
              size_of(cuda::attention_partial_floats(most.head_dim)),
@@ -147,7 +147,7 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         return used;
     }
     take(to.logits, size_of(head_rows) * size_of(config.vocab_size), 4);
-    take(to.draws, head_table_bytes(head_rows), 1);
+    take(to.draws, CudaHeads::table_bytes(head_rows), 1);
     to.head_rows = reinterpret_cast<std::int32_t*>(to.draws + head_rows);
     take(to.draw_scratch,
          std::max(cuda::draw_scratch_bytes(head_rows, config.vocab_size),
@@ -158,54 +158,20 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     return used;
 }
 
-std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config,
-                                           const CudaOptions& options,
-                                           const CudaPart& part,
-                                           bool splits_gates) {
+std::uint64_t cuda_workspace_bytes(const ModelConfig& config,
+                                   const CudaOptions& options,
+                                   const CudaPart& part,
+                                   bool splits_gates) {
     CudaWorkspace nowhere;
-    return place(config, options, part, splits_gates, nullptr, nowhere) +
-           BatchTables::device_bytes(limits_of(config, options)) +
-           RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
+    return place_workspace(config, options, part, splits_gates, nullptr, nowhere) +
+           BatchTables::device_bytes(cuda_limits(config, options)) +
+           RotationTable::device_bytes(cuda_context(config, options), config.rope.dims / 2);
 }
 
-std::uint64_t CudaForward::draw_staging_bytes(const BatchLimits& limits) {
-    const int rows = head_rows_of(limits);
-    return head_table_bytes(rows) + 4 + size_of(rows) * sizeof(cuda::CandidateList);
-}
-
-std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
-    const BatchLimits limits = limits_of(config, options);
-    return staging_bytes(config, limits) + draw_staging_bytes(limits) +
+std::uint64_t cuda_pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
+    const BatchLimits limits = cuda_limits(config, options);
+    return states_staging_bytes(config, limits) + CudaHeads::staging_bytes(head_rows_of(limits)) +
            BatchTables::pinned_bytes(limits);
-}
-
-bool CudaForward::make_rank(CudaRank& rank, const CudaOptions& options) {
-    const bool splits_gates = rank.weights->splits_gates();
-    CudaWorkspace nowhere;
-    const std::uint64_t bytes = place(config_, options, rank.part, splits_gates, nullptr, nowhere);
-    if (!cuda::DeviceMemory::allocate(bytes, rank.memory) || !tables_.add_device(limits_) ||
-        !RotationTable::make(rope_, context_of(config_, options), rank.stream, rank.angles))
-        return false;
-    // What is after the last input of a row stays zero.
-    rank.stream.fill(rank.memory.data(), 0, bytes);
-    rank.stream.finish();
-    place(config_, options, rank.part, splits_gates, rank.memory.data(), rank.at);
-    return true;
-}
-
-CudaForward::Made CudaForward::make(const CudaOptions& options) {
-    if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
-        !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_) ||
-        !BatchTables::make(limits_, tables_))
-        return {};
-    Made made{.pinned = true};
-    on_each([&](CudaRank& rank) {
-        if (made.lacks == nullptr && !make_rank(rank, options)) made.lacks = &rank;
-    });
-    if (made.lacks != nullptr) return made;
-    head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
-    if (!options.exact) blas_ = std::make_unique<cuda::Blas>(stream_, at_.blas);
-    return made;
 }
 
 }  // namespace paceline

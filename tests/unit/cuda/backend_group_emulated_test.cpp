@@ -74,7 +74,8 @@ Answers answers_of(CudaBackend& backend) {
     const std::vector<float> states = states_of(backend, text_rows(backend, tokens, slots));
     append(answers.numbers, states);
     for (int round = 0; round < 3; ++round)
-        append(answers.numbers, states_of(backend, text_rows(backend, tokens, slots, kTextRows - 5)));
+        append(answers.numbers,
+               states_of(backend, text_rows(backend, tokens, slots, kTextRows - 5)));
     const std::vector<KvSlot> beyond = slots_beyond(rng, backend, kTextRows);
     const std::vector<Node> nodes = random_tree(rng, config.vocab_size, 9, beyond);
     append(answers.numbers, states_of(backend, tree_rows(config, slots, nodes)));
@@ -166,7 +167,7 @@ TEST_CASE("no device reads what another has not written yet, whichever runs ahea
     }
 }
 
-TEST_CASE("a head's transform and list, an adapter and skipped sub-layers are shared too") {
+TEST_CASE("heads' transforms and lists, an adapter and skipped sub-layers are shared too") {
     const EightDevices devices;
     const ModelFile file = small_model();
     std::mt19937 rng{392};
@@ -178,7 +179,11 @@ TEST_CASE("a head's transform and list, an adapter and skipped sub-layers are sh
     HeadSpec whole = head;
     whole.tokens.clear();
     whole.norm_first = false;
-    CudaOptions options{.last_layer = 2, .kv_slots = 64, .heads = {head, whole}, .random = 1};
+    HeadSpec residual = head;
+    residual.tokens.clear();
+    residual.block = HeadBlock::Residual;
+    CudaOptions options{
+        .last_layer = 2, .kv_slots = 64, .heads = {head, whole, residual}, .random = 1};
     options.final_head = true;
     options.adapter = random_adapter(rng, file.config());
     options.skipped.skip(1);
@@ -197,7 +202,7 @@ TEST_CASE("a head's transform and list, an adapter and skipped sub-layers are sh
         std::vector<float> of_adapter(states.size());
         REQUIRE(backend.run_adapter(rows, states, of_adapter, nullptr) == RunOutcome::Done);
         append(all, of_adapter);
-        for (const HeadId id : {HeadId::Final, HeadId{1}, HeadId{2}, HeadId::Adapter})
+        for (const HeadId id : {HeadId::Final, HeadId{1}, HeadId{2}, HeadId{3}, HeadId::Adapter})
             append(all, logits_of(backend, id, id == HeadId::Adapter ? of_adapter : states));
         return all;
     };

@@ -1,4 +1,4 @@
-// Stages on several GPUs in a plan, with sizes that are easy to add: a layer is 10 GB, a draft 3.
+// Stages on several GPUs: in a configuration, and in a plan with sizes that are easy to add: a layer is 10 GB, a draft 3.
 #include "launch/placement/gpu_groups.hpp"
 
 #include <numeric>
@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "launch/config/methods.hpp"
+#include "launch/load/gpu_check.hpp"
 #include "launch/placement/gpu_plan.hpp"
 #include "launch/placement/gpu_table.hpp"
 #include "launch/placement/kv_room.hpp"
@@ -36,8 +38,7 @@ std::vector<MemoryNeed> sizes(const Placement& placement) {
         const auto layers = static_cast<std::uint64_t>(stage.layers.last - stage.layers.first);
         const std::size_t gpus = stage.device.gpus().size();
         MemoryNeed need{.name = stage.name, .on_gpu = gpus > 0};
-        need.weight_bytes =
-            (stage.role == StageRole::Segment ? 10 * layers : 3) * kGigabyte;
+        need.weight_bytes = (stage.role == StageRole::Segment ? 10 * layers : 3) * kGigabyte;
         if (gpus > 1) {
             need.gpus.assign(gpus, {need.weight_bytes / gpus, 0, 0});
             need.gpus.front().workspace_bytes = need.workspace_bytes = kGigabyte;
@@ -63,12 +64,21 @@ std::string placement_text(const Result<GpuPlan>& plan) {
 
 /// A target and a draft with a model.
 PipelineConfig with_target(const std::string& line) {
-    return parse_pipeline_config(
-               "[[stage]]\nname = \"target\"\nrole = \"segment\"\n" + line +
-                   "\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
-                   "[draft]\nsource = \"model\"\nmodel = \"draft.gguf\"\n",
-               "x.toml")
+    return parse_pipeline_config("[[stage]]\nname = \"target\"\nrole = \"segment\"\n" + line +
+                                     "\n[[stage]]\nname = \"draft\"\nrole = \"draft\"\n"
+                                     "[draft]\nsource = \"model\"\nmodel = \"draft.gguf\"\n",
+                                 "x.toml")
         .value();
+}
+
+/// One segment, with `line`.
+std::string segment(const std::string& name, const std::string& line) {
+    return "[[stage]]\nname = \"" + name + "\"\nrole = \"segment\"\n" + line + "\n";
+}
+
+std::string error_of(const std::string& text) {
+    const Result<PipelineConfig> config = parse_pipeline_config(text, "x.toml");
+    return config.ok() ? std::string{} : config.error().what;
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -110,8 +120,7 @@ TEST_CASE("a stage with tensor = N gets so many GPUs, its draft the emptiest one
 
 TEST_CASE("a group that is too small for its stage is cut into two of as many GPUs") {
     const Result<GpuPlan> plan = plan_of(with_target("tensor = 2"), machine_of({25, 25, 25, 25}));
-    CHECK(placement_text(plan) ==
-          "target-1 cuda:0,cuda:1; target-2 cuda:2,cuda:3; draft cuda:1");
+    CHECK(placement_text(plan) == "target-1 cuda:0,cuda:1; target-2 cuda:2,cuda:3; draft cuda:1");
     REQUIRE(plan.ok());
     CHECK(plan.value().placement.processes.size() == 2);
 }
@@ -135,17 +144,18 @@ TEST_CASE("what cannot be a group is refused with stage, key and value, and what
     CHECK(contains(
         placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine)),
         "[[stage]] \"target\": device = \"cuda:0,cuda:1\": cuda:0 and cuda:1 do not reach"));
-    CHECK(contains(
-        placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:7\"]"), machine)),
-        "device = \"cuda:0,cuda:7\" is not all of the GPUs of m.toml"));
+    CHECK(
+        contains(placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:7\"]"), machine)),
+                 "device = \"cuda:0,cuda:7\" is not all of the GPUs of m.toml"));
 }
 
 TEST_CASE("a part that does not fit its GPU is refused, with the group that would fit") {
     const Result<GpuPlan> two = plan_of(with_target("tensor = 2"), machine_of({24, 24, 24, 5}));
     REQUIRE(!two.ok());
     CHECK(two.error().code == Errc::OutOfMemory);
-    CHECK(contains(two.error().what, "[[stage]] \"target\" (tensor = 2) needs 41.00 GB on cuda:0 "
-                                     "(card), there are 24.00 GB"));
+    CHECK(contains(two.error().what,
+                   "[[stage]] \"target\" (tensor = 2) needs 41.00 GB on cuda:0 "
+                   "(card), there are 24.00 GB"));
     CHECK(contains(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine_of({50, 39}))
                        .error()
                        .what,
@@ -171,4 +181,49 @@ TEST_CASE("the table has a line for each GPU of a group, and the room of the cac
     REQUIRE(memories.size() == 2);
     CHECK(memories[0].needed == 41 * kGigabyte);
     CHECK(memories[1].needed == 43 * kGigabyte);  // with the draft
+}
+
+TEST_CASE("a stage on a list of GPUs has all of them, and refuses lists that are none") {
+    const auto stage = [](const std::string& list) { return segment("a", "device = " + list); };
+    const std::string pair = stage("[\"cuda:1\", \"cuda:0\"]");
+    const PipelineConfig group = parse_pipeline_config(pair, "x.toml").value();
+    CHECK(group.stages.front().device.gpus() == std::vector<int>{1, 0});
+    CHECK(to_text(target_device(group)) == "cuda:1,cuda:0");
+    CHECK(contains(error_of(stage("[\"cuda:0\", \"cpu\"]")), "has \"cpu\" in a list"));
+    CHECK(contains(error_of(stage("[\"cuda:1\", \"cuda:1\"]")), "names cuda:1 twice"));
+    CHECK(contains(error_of(stage("[]")), "must be \"cpu\" or \"cuda:N\""));
+    CHECK(contains(error_of(stage("\"cuda:0,cuda:1\"")), "or a list of GPUs such as"));
+    std::string nine = "\"cuda:0\"";
+    for (int gpu = 1; gpu < 9; ++gpu) nine += ", \"cuda:" + std::to_string(gpu) + "\"";
+    CHECK(contains(error_of(stage("[" + nine + "]")), "names 9 GPUs, at most 8"));
+    CHECK(contains(error_of(pair + "\n" + segment("b", "device = \"cuda:1\"")),
+                   "\"b\": device = \"cuda:1\" is that of \"a\" too"));
+    const auto with = [&](std::vector<std::string> names) {
+        return check_gpus(group, {.names = std::move(names), .why_none = {}});
+    };
+    CHECK(contains(with({"one kind", "another"}).error().what, "GPUs that share a stage are"));
+    CHECK(contains(with({"one kind"}).error().what, "does not exist"));
+    CHECK(with({"one kind", "one kind"}).ok());
+}
+
+TEST_CASE("tensor says how many GPUs a plan gives to a stage; without a plan it is refused") {
+    const PipelineConfig config =
+        parse_pipeline_config(segment("a", "tensor = 4"), "x.toml").value();
+    CHECK(config.stages.front().tensor == 4);
+    CHECK(contains(check_gpus(config, {.names = {"card", "card"}, .why_none = {}}).error().what,
+                   "\"a\": tensor = 4: no plan has chosen the GPUs"));
+    CHECK(contains(error_of(segment("a", "tensor = 9")), "tensor = 9"));
+    CHECK(contains(error_of(segment("a", "tensor = 2\ndevice = \"cuda:0\"")),
+                   "tensor = 2 is for a plan that chooses the GPUs"));
+}
+
+TEST_CASE("--device with several GPUs puts segments on all of them and drafts on the first one") {
+    PipelineConfig config = method_config("four-stages").value();
+    REQUIRE(use_draft_model(config, "draft.gguf").ok());
+    REQUIRE(use_device(config, parse_device("cuda:1,cuda:0").value()).ok());
+    for (const StageConfig& stage : config.stages) {
+        CAPTURE(stage.name);
+        CHECK(to_text(stage.device) == (is_segment(stage) ? "cuda:1,cuda:0" : "cuda:1"));
+        CHECK(stage.process == "gpu");
+    }
 }

@@ -106,17 +106,6 @@ TEST_CASE(
     CHECK(contains(what, "four-stages"));
 }
 
-TEST_CASE("--device with several GPUs puts segments on all of them and drafts on the first one") {
-    PipelineConfig config = method_config("four-stages").value();
-    REQUIRE(use_draft_model(config, "draft.gguf").ok());
-    REQUIRE(use_device(config, parse_device("cuda:1,cuda:0").value()).ok());
-    for (const StageConfig& stage : config.stages) {
-        CAPTURE(stage.name);
-        CHECK(to_text(stage.device) == (is_segment(stage) ? "cuda:1,cuda:0" : "cuda:1"));
-        CHECK(stage.process == "gpu");
-    }
-}
-
 TEST_CASE("--device puts all stages of a method on it, in one process") {
     for (const Method& method : methods()) {
         CAPTURE(method.name);

@@ -360,41 +360,6 @@ TEST_CASE("a GPU belongs to one process") {
     CHECK(contains(error_of(segment("a", "device = \"gpu\"")), "must be \"cpu\" or \"cuda:N\""));
 }
 
-TEST_CASE("a stage on a list of GPUs has all of them, and refuses lists that are none") {
-    const auto stage = [](const std::string& list) { return segment("a", "device = " + list); };
-    const std::string pair = stage("[\"cuda:1\", \"cuda:0\"]");
-    const PipelineConfig group = parse_pipeline_config(pair, "x.toml").value();
-    CHECK(group.stages.front().device.gpus() == std::vector<int>{1, 0});
-    CHECK(to_text(target_device(group)) == "cuda:1,cuda:0");
-    CHECK(contains(error_of(stage("[\"cuda:0\", \"cpu\"]")), "has \"cpu\" in a list"));
-    CHECK(contains(error_of(stage("[\"cuda:1\", \"cuda:1\"]")), "names cuda:1 twice"));
-    CHECK(contains(error_of(stage("[]")), "must be \"cpu\" or \"cuda:N\""));
-    CHECK(contains(error_of(stage("\"cuda:0,cuda:1\"")), "or a list of GPUs such as"));
-    std::string nine = "\"cuda:0\"";
-    for (int gpu = 1; gpu < 9; ++gpu) nine += ", \"cuda:" + std::to_string(gpu) + "\"";
-    CHECK(contains(error_of(stage("[" + nine + "]")), "names 9 GPUs, at most 8"));
-    CHECK(contains(error_of(pair + "\n" + segment("b", "device = \"cuda:1\"")),
-                   "\"b\": device = \"cuda:1\" is that of \"a\" too"));
-    const auto with = [&](std::vector<std::string> names) {
-        return check_gpus(group, {.names = std::move(names), .why_none = {}});
-    };
-    CHECK(contains(with({"one kind", "another"}).error().what, "GPUs that share a stage are"));
-    CHECK(contains(with({"one kind"}).error().what, "does not exist"));
-    CHECK(with({"one kind", "one kind"}).ok());
-}
-
-TEST_CASE("tensor says how many GPUs a plan gives to a stage; without a plan it is refused") {
-    const PipelineConfig config =
-        parse_pipeline_config(segment("a", "tensor = 4"), "x.toml").value();
-    CHECK(config.stages.front().tensor == 4);
-    CHECK(contains(
-        check_gpus(config, {.names = {"card", "card"}, .why_none = {}}).error().what,
-        "\"a\": tensor = 4: no plan has chosen the GPUs"));
-    CHECK(contains(error_of(segment("a", "tensor = 9")), "tensor = 9"));
-    CHECK(contains(error_of(segment("a", "tensor = 2\ndevice = \"cuda:0\"")),
-                   "tensor = 2 is for a plan that chooses the GPUs"));
-}
-
 TEST_CASE("a target is on CPUs or on GPUs, its drafts are anywhere") {
     const std::string gpu = "device = \"cuda:0\"\n";
     CHECK(contains(error_of(segment("a", "") + segment("b", gpu)),
