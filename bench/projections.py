@@ -213,14 +213,20 @@ def text_of(record):
             f"{gain:.2f}", papers]
 
 
+def commit():
+    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True,
+                          check=False).stdout.strip() or "unknown"
+
+
+def today():
+    return subprocess.run(["date", "+%F"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def write(options, records):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
-                            text=True, check=False).stdout.strip() or "unknown"
-    date = subprocess.run(["date", "+%F"], capture_output=True, text=True, check=True).stdout.strip()
     lines = ["# what: simulated tokens/s of one request with models and GPUs from data sheets; "
              "nothing here was measured",
              f"# command: bench/projections.py --out FILE --first {options.first} -n {options.n}",
-             f"# commit: {commit}", f"# date: {date}",
+             f"# commit: {commit()}", f"# date: {today()}",
              f"# machine: simulated {options.card}, 0.75 of its bandwidth, 1.3 us a kernel; an exit is "
              f"right in {options.exit_accuracy:g} of the cases, independent of the draft",
              "# columns: gain is tokens_per_s over plain (the target on the GPUs that hold it); papers: "

@@ -18,14 +18,18 @@
 #include "model/kernels/cuda/blas.hpp"
 #include "model/weights/synthetic/synthetic_model.hpp"
 
+#ifdef PACELINE_EMULATED_DEVICE
+#include "tests/emulated/cuda/order.hpp"
+#endif
+
 #include "bench/cuda/card.hpp"
 #include "bench/cuda/sections.hpp"
 
 namespace paceline::bench {
 namespace {
 
-const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas", "batches",
-                                         "drawing", "upload",  "goals",  "costs"};
+const std::vector<std::string> kSections{"copy",    "kernels", "ladder", "blas",  "batches",
+                                         "drawing", "groups",  "upload", "goals", "costs"};
 constexpr const char* kQuery =
     "nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit,"
     "temperature.gpu --format=csv,noheader -i ";
@@ -82,6 +86,9 @@ Status run_shape(const Arguments& arguments, const ModelFile& file, Report& repo
         if (Status measured = batches_section(bench); !measured) return measured;
     }
     if (arguments.wants("drawing")) drawing_section(bench);
+    if (arguments.wants("groups") && arguments.settings.group > 1) {
+        if (Status measured = groups_section(bench); !measured) return measured;
+    }
     if (arguments.wants("goals")) goals_section(bench);
     if (arguments.wants("costs") && !arguments.costs.empty())
         return write_costs(bench, arguments.costs);
@@ -101,6 +108,9 @@ void take_data_sheet(Settings& settings, const std::string& device, Report& repo
 }
 
 Status run(const Arguments& arguments, const std::string& command) {
+#ifdef PACELINE_EMULATED_DEVICE
+    cuda::emulated::set_devices(arguments.settings.device + arguments.settings.group);
+#endif
     Report report;
     report.say("command", command);
     report.say("date", now());
@@ -139,6 +149,9 @@ int main_with(int argc, char** argv) {
     app.add_option("--json", arguments.json, "write everything to FILE");
     app.add_option("--costs", arguments.costs, "write a cost table for paceline simulate to FILE");
     app.add_option("--device", settings.device)->capture_default_str();
+    app.add_option("--group", settings.group, "devices that share a stage, from --device on")
+        ->check(CLI::Range(1, 1 + cuda::kOthersMax))
+        ->capture_default_str();
     app.add_option("--dtype", settings.dtype, "auto, f32, bf16, int8, q4")->capture_default_str();
     app.add_option("--kv", settings.kv, "f32, f16, bf16")->capture_default_str();
     app.add_option("--rows", settings.rows)

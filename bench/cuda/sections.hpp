@@ -10,6 +10,7 @@
 //               copy's bandwidth and batch.sheet_share of the data sheet's, ...; prefill.share.ROWS
 //               in batches of ROWS, of the data sheet's bf16 rate, prefill.share of the better ones
 //     drawing   draw.share.KIND of a batch of 8
+//     groups    group.barrier.seconds, group.layers.seconds.DEVICES.ROWS; with --group alone
 //
 // "The device alone" is the time between two events around replays of a recording; "wall" is what a
 // caller of the backend waits, copies of hidden states included.
@@ -28,6 +29,7 @@ namespace paceline::bench {
 
 struct Settings {
     int device = 0;
+    int group = 1;  // devices from `device` on that share a stage
     std::string dtype = "auto";
     std::string kv = "bf16";
     std::vector<int> rows{1, 2, 4, 8, 16, 32, 64};
@@ -66,6 +68,8 @@ void ladder_section(const Bench& bench);
 /// Products beside cuBLAS's. Precondition: cuda::blas_problem() is empty.
 void blas_section(const Bench& bench);
 void drawing_section(const Bench& bench);
+/// Precondition: settings.group is 2 or more, and so many devices are there.
+[[nodiscard]] Status groups_section(const Bench& bench);
 [[nodiscard]] Status batches_section(const Bench& bench);
 [[nodiscard]] Status upload_section(const Settings& settings,
                                     const std::string& path,

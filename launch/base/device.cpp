@@ -5,19 +5,51 @@
 
 namespace paceline {
 
-std::string to_text(const Device& device) {
-    return device.gpu ? fmt::format("cuda:{}", *device.gpu) : "cpu";
-}
+namespace {
 
-std::optional<Device> parse_device(std::string_view word) {
-    if (word == "cpu") return Device{};
+/// N of "cuda:N".
+std::optional<int> parse_gpu(std::string_view word) {
     constexpr std::string_view kGpu = "cuda:";
     if (!word.starts_with(kGpu)) return std::nullopt;
     int number = -1;
     const char* end = word.data() + word.size();
     const auto [stop, wrong] = std::from_chars(word.data() + kGpu.size(), end, number);
     if (stop != end || wrong != std::errc{} || number < 0) return std::nullopt;
-    return Device{number};
+    return number;
+}
+
+}  // namespace
+
+std::vector<int> Device::gpus() const {
+    std::vector<int> all;
+    if (gpu) all.push_back(*gpu);
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+}
+
+std::string to_text(const Device& device) {
+    if (!device.gpu) return "cpu";
+    std::string text;
+    for (const int gpu : device.gpus())
+        text += fmt::format("{}cuda:{}", text.empty() ? "" : ",", gpu);
+    return text;
+}
+
+std::optional<Device> parse_device(std::string_view word) {
+    if (word == "cpu") return Device{};
+    Device device;
+    for (;;) {
+        const std::size_t comma = word.find(',');
+        const std::optional<int> gpu = parse_gpu(word.substr(0, comma));
+        if (!gpu) return std::nullopt;
+        if (device.gpu) {
+            device.others.push_back(*gpu);
+        } else {
+            device.gpu = gpu;
+        }
+        if (comma == std::string_view::npos) return device;
+        word.remove_prefix(comma + 1);
+    }
 }
 
 }  // namespace paceline

@@ -79,9 +79,13 @@ void add_model_options(Command& app, ModelOptions& options) {
 
 void add_device_option(Command& app, ModelOptions& options) {
     const OptionCheck known{[](const std::string& word) {
-        return parse_device(word) ? std::string{} : "'" + word + "' is not cpu or cuda:N";
+        return parse_device(word)
+                   ? std::string{}
+                   : "'" + word + "' is not cpu or cuda:N, or GPUs such as cuda:0,cuda:1";
     }};
-    app.add_option("--device", options.device, "what to decode on: cpu or cuda:N")
+    app.add_option("--device", options.device,
+                   "what to decode on: cpu or cuda:N; cuda:0,cuda:1: both, each a part of every "
+                   "matrix")
         .check(known)
         .show_default();
 }

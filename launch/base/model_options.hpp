@@ -46,7 +46,7 @@ void add_lora_option(Command& app, ModelOptions& options);
 void add_cache_option(Command& app, ModelOptions& options);
 /// -m, --lora, --dtype, --no-cache, --kv-dtype, --isa, -t, -c
 void add_model_options(Command& app, ModelOptions& options);
-/// --device: "cpu" or "cuda:N"; whether it is there says check_device().
+/// --device: "cpu", "cuda:N" or a list of GPUs; whether it is there says check_device().
 void add_device_option(Command& app, ModelOptions& options);
 /// --exact: "on" or "off", for commands that decode plainly on a device.
 void add_exact_option(Command& app, ModelOptions& options);

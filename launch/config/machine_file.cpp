@@ -156,6 +156,12 @@ GpuLink GpuMachine::link(int a, int b) const {
     return found == links.end() ? GpuLink{} : found->second;
 }
 
+bool GpuMachine::reach(int a, int b) const {
+    if (a == b) return true;
+    const LinkKind kind = link(a, b).kind;
+    return kind == LinkKind::Nvlink || kind == LinkKind::Pcie || kind == LinkKind::Peer;
+}
+
 std::vector<int> GpuMachine::cores() const {
     std::set<int> all;
     for (const MachineGpu& gpu : gpus) all.insert(gpu.near_cores.begin(), gpu.near_cores.end());

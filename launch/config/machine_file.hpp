@@ -46,6 +46,8 @@ struct GpuMachine {
 
     /// Between two different GPUs; Unknown if the file has no link for them.
     [[nodiscard]] GpuLink link(int a, int b) const;
+    /// Whether kernels of the one read and write the memory of the other.
+    [[nodiscard]] bool reach(int a, int b) const;
     /// Of all NUMA nodes that GPUs are near to, ascending.
     [[nodiscard]] std::vector<int> cores() const;
 };

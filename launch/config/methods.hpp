@@ -19,7 +19,8 @@ namespace paceline {
 [[nodiscard]] Status use_draft_model(PipelineConfig& config, const std::string& path);
 
 /// --device for a method: all its stages are on `device`, in one process, as stages that share a
-/// GPU must be. Errors: those of check_pipeline().
+/// GPU must be. Of several GPUs all have the segments, the first one the drafts too. Errors: those
+/// of check_pipeline().
 [[nodiscard]] Status use_device(PipelineConfig& config, const Device& device);
 inline constexpr const char* kDeviceIsInTheFile =
     "--device is for --method; with --config the file says where each stage runs "

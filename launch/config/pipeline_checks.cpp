@@ -67,14 +67,15 @@ Complaint check_processes(const PipelineConfig& config) {
 Complaint check_shared_gpus(const PipelineConfig& config) {
     std::map<int, const StageConfig*> first_on;
     for (const StageConfig& stage : config.stages) {
-        if (!stage.device.gpu) continue;
-        const auto [at, is_first] = first_on.emplace(*stage.device.gpu, &stage);
-        const StageConfig& other = *at->second;
-        if (is_first || (!stage.process.empty() && stage.process == other.process)) continue;
-        return "[[stage]] \"" + stage.name + "\": device = \"" + to_text(stage.device) +
-               "\" is that of \"" + other.name +
-               "\" too; stages that share a GPU must be in one process (process = \"...\", the "
-               "same in both)";
+        for (const int gpu : stage.device.gpus()) {
+            const auto [at, is_first] = first_on.emplace(gpu, &stage);
+            const StageConfig& other = *at->second;
+            if (is_first || (!stage.process.empty() && stage.process == other.process)) continue;
+            return "[[stage]] \"" + stage.name + "\": device = \"" + to_text(Device{gpu}) +
+                   "\" is that of \"" + other.name +
+                   "\" too; stages that share a GPU must be in one process (process = \"...\", the "
+                   "same in both)";
+        }
     }
     return {};
 }

@@ -63,11 +63,34 @@ Status read_cores(const TomlTable& table, std::string_view key, std::vector<int>
 }
 
 Status read_device(const TomlTable& table, std::string_view key, Device& device) {
+    constexpr const char* kMust =
+        "must be \"cpu\" or \"cuda:N\", or a list of GPUs such as [\"cuda:0\", \"cuda:1\"]";
     const TomlValue value = table.value(key);
-    const auto* word = std::get_if<std::string>(&value);
-    const std::optional<Device> named = word == nullptr ? std::nullopt : parse_device(*word);
-    if (!named) return table.error(key, "must be \"cpu\" or \"cuda:N\"");
-    device = *named;
+    TomlTexts words;
+    if (const auto* word = std::get_if<std::string>(&value)) words = {*word};
+    if (const auto* list = std::get_if<TomlTexts>(&value)) words = *list;
+    std::vector<int> gpus;
+    for (const std::string& word : words) {
+        const std::optional<Device> named = parse_device(word);
+        if (!named || !named->others.empty()) return table.error(key, kMust);
+        if (!named->gpu && words.size() > 1)
+            return table.error(key, "has \"cpu\" in a list; a group is of GPUs alone");
+        if (!named->gpu) {
+            device = *named;
+            return {};
+        }
+        if (std::find(gpus.begin(), gpus.end(), *named->gpu) != gpus.end())
+            return table.error(key, fmt::format("names cuda:{} twice; each GPU has a part of its "
+                                                "own",
+                                                *named->gpu));
+        gpus.push_back(*named->gpu);
+    }
+    if (gpus.empty()) return table.error(key, kMust);
+    if (gpus.size() > kGroupGpusMax)
+        return table.error(key, fmt::format("names {} GPUs, at most {} share a stage", gpus.size(),
+                                            kGroupGpusMax));
+    device = Device{gpus.front()};
+    device.others.assign(gpus.begin() + 1, gpus.end());
     return {};
 }
 
@@ -113,6 +136,10 @@ Status check_stage(const TomlTable& table, const StageConfig& stage) {
     }
     if (role == "early-verify" && table.has("exit"))
         return table.error("exit", "goes without saying for role = \"early-verify\"");
+    if (table.has("tensor") && table.has("device"))
+        return table.error("tensor",
+                           "is for a plan that chooses the GPUs (--gpus), device names them: one "
+                           "of the two");
     if (table.has("process") && stage.process.empty())
         return table.error("process", "is empty; leave it out for a process of its own");
     if (segment && stage.on_death == OnDeath::RestartAlone) {
@@ -164,8 +191,11 @@ std::vector<Field> fields_of(StageConfig& s) {
         {"cores", own("\"auto\" or a list such as [0, 1]", "\"auto\"", read_cores, s.cores),
          "of its process; `\"auto\"`: cores are shared out among the processes"},
         {"threads", number(s.threads, 1, 1024), "of its process", "one per core"},
-        {"device", own("\"cpu\" or \"cuda:N\"", "\"cpu\"", read_device, s.device),
-         "all segments are on CPUs or all on GPUs; stages on one GPU share a process"},
+        {"device", own("\"cpu\", \"cuda:N\" or a list of GPUs", "\"cpu\"", read_device, s.device),
+         "all segments are on CPUs or all on GPUs; stages on one GPU share a process. [\"cuda:0\", "
+         "\"cuda:1\"]: each has a part of every matrix of the stage"},
+        {"tensor", number(s.tensor, 1, kGroupGpusMax),
+         "so many GPUs share the stage, where `--gpus` (`launch/paceline-launch`) chooses them"},
         name_field("process", s.process, "stages that name the same one share it; \"\": its own"),
         {"on_death", word(s.on_death, {"stop-run", "restart-alone", "rebuild-chain"}),
          "when its process dies the run ends (`stop-run`), it restarts beside the others (draft, "

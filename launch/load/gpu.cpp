@@ -38,12 +38,12 @@ std::string gpu_version_text() {
     return text;
 }
 
-MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options) {
-    MemoryUse use = cuda_memory(file, options);
+std::vector<MemoryUse> gpu_memory(const ModelFile& file, const CudaOptions& options) {
+    std::vector<MemoryUse> uses = cuda_memory_of_each(file, options);
     CudaOptions whole = options;
     if (whole.last_layer < 0) whole.last_layer = file.config().layers;
-    use.workspace_bytes += recording_bytes(whole);
-    return use;
+    for (MemoryUse& use : uses) use.workspace_bytes += recording_bytes(whole);
+    return uses;
 }
 
 bool can_size_gpus() {
@@ -72,8 +72,8 @@ std::string gpu_version_text() {
     return "not built (launch/build --cuda builds it where nvcc is)";
 }
 
-MemoryUse gpu_memory(const ModelFile& /*file*/, const CudaOptions& /*options*/) {
-    return {};
+std::vector<MemoryUse> gpu_memory(const ModelFile& /*file*/, const CudaOptions& options) {
+    return std::vector<MemoryUse>(devices_of(options).size());
 }
 
 bool can_size_gpus() {

@@ -35,9 +35,9 @@ struct GpuInventory {
 /// code ran on it.
 [[nodiscard]] std::string gpu_version_text();
 
-/// cuda_memory(), with the allowance for recordings in the workspace; nothing in a program without
-/// CUDA.
-[[nodiscard]] MemoryUse gpu_memory(const ModelFile& file, const CudaOptions& options);
+/// cuda_memory_of_each(), with the allowance for recordings in the workspace; nothing in a program
+/// without CUDA.
+[[nodiscard]] std::vector<MemoryUse> gpu_memory(const ModelFile& file, const CudaOptions& options);
 
 /// make_cuda_backend(). Errors: its own; Unsupported in a program without CUDA.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,

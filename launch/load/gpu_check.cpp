@@ -6,9 +6,34 @@
 namespace paceline {
 namespace {
 
+/// Of GPUs that are there: whether they can share a stage, as far as that is known by now.
+Status check_together(const std::vector<int>& gpus,
+                      const GpuInventory& inventory,
+                      const std::string& who) {
+    const auto bad = [&](const std::string& why) { return Error{Errc::BadArgument, who + why}; };
+    for (std::size_t i = 1; i < gpus.size(); ++i) {
+        if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
+            gpus.begin() + static_cast<std::ptrdiff_t>(i))
+            return bad(
+                fmt::format(" names cuda:{} twice; each GPU has a part of its own", gpus[i]));
+        const std::string& first = inventory.names[static_cast<std::size_t>(gpus.front())];
+        const std::string& name = inventory.names[static_cast<std::size_t>(gpus[i])];
+        if (name != first)
+            return bad(
+                fmt::format(": cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
+                            "of one kind",
+                            gpus.front(), first, gpus[i], name));
+    }
+    return {};
+}
+
 /// `who` names the device.
 Status check_one(const Device& device, const GpuInventory& inventory, const std::string& who) {
-    if (!device.gpu || static_cast<std::size_t>(*device.gpu) < inventory.names.size()) return {};
+    const std::vector<int> gpus = device.gpus();
+    const bool all_there = std::all_of(gpus.begin(), gpus.end(), [&](int gpu) {
+        return static_cast<std::size_t>(gpu) < inventory.names.size();
+    });
+    if (all_there) return check_together(gpus, inventory, who);
     std::string there;
     for (std::size_t i = 0; i < inventory.names.size(); ++i) {
         there +=
@@ -22,6 +47,14 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
 
 Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
     for (const StageConfig& stage : config.stages) {
+        if (stage.tensor > 1 &&
+            stage.device.gpus().size() != static_cast<std::size_t>(stage.tensor))
+            return Error{
+                Errc::BadArgument,
+                fmt::format("{}: [[stage]] \"{}\": tensor = {}: no plan has chosen the GPUs; "
+                            "give --gpus (launch/paceline-launch), or name them: device = "
+                            "[\"cuda:0\", \"cuda:1\"]",
+                            config.file, stage.name, stage.tensor)};
         const std::string who = config.file + ": [[stage]] \"" + stage.name + "\": device = \"" +
                                 to_text(stage.device) + "\"";
         if (Status s = check_one(stage.device, inventory, who); !s) return s;
@@ -32,11 +65,16 @@ Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
 Status check_gpus(const PipelineConfig& config) {
     const bool wanted =
         std::any_of(config.stages.begin(), config.stages.end(),
-                    [](const StageConfig& stage) { return stage.device.gpu.has_value(); });
+                    [](const StageConfig& stage) { return stage.device.gpu || stage.tensor > 1; });
     return wanted ? check_gpus(config, read_gpus()) : Status{};
 }
 
 Status check_device(const Device& device) {
+    if (!device.others.empty() && !device.exact)
+        return Error{Errc::BadArgument,
+                     "--device " + to_text(device) +
+                         " with --exact off: cuBLAS multiplies on one GPU alone; leave out one of "
+                         "the two"};
     if (device.gpu) return check_one(device, read_gpus(), "--device " + to_text(device));
     if (device.exact) return {};
     return Error{Errc::BadArgument,

@@ -13,6 +13,7 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
     PACE_CHECK(device.gpu.has_value(), "a backend on a GPU");
     CudaOptions cuda;
     cuda.device = *device.gpu;
+    cuda.others = device.others;
     cuda.exact = device.exact;
     cuda.dtype = options.dtype;
     cuda.kv = options.kv;

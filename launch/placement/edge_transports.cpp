@@ -17,6 +17,7 @@ struct Chosen {
 bool computes_on_two(const Placement& placement, const PlacedProcess& process) {
     std::optional<int> first;
     for (const StageId id : process.stages) {
+        // Tensors of a group begin and end at its first GPU.
         const std::optional<int> gpu = placement.stage(id).device.gpu;
         if (gpu && first && *gpu != *first) return true;
         if (gpu) first = gpu;
@@ -24,18 +25,12 @@ bool computes_on_two(const Placement& placement, const PlacedProcess& process) {
     return false;
 }
 
-bool reach_each_other(const GpuMachine& machine, int a, int b) {
-    if (a == b) return true;
-    const LinkKind kind = machine.link(a, b).kind;
-    return kind == LinkKind::Nvlink || kind == LinkKind::Pcie || kind == LinkKind::Peer;
-}
-
 /// Between GPUs of two processes.
 Chosen between_processes(int from, int to, TransportChoice choice, const DevicePaths& ways) {
     const bool one = from == to;
     const std::string both =
         one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
-    const bool reach = reach_each_other(ways.machine, from, to);
+    const bool reach = ways.machine.reach(from, to);
     std::string why_no_exported = ways.links.exported ? "" : ways.links.why_no_exported;
     if (!reach) why_no_exported = both + " do not reach each other";
     const bool exported = ways.links.exported && reach;

@@ -17,20 +17,20 @@ public:
     }
 
     void put(std::size_t unit, std::size_t gpu) {
-        const std::uint64_t left = gpus_[gpu].room - std::min(gpus_[gpu].room, held_[gpu]);
-        const std::uint64_t bytes = units_[unit].bytes;
-        if (bytes > left && !fill_.failure)
-            fill_.failure = FillFailure{unit, gpus_[gpu].index, left, bytes - left};
-        held_[gpu] += units_[unit].bytes;
+        put_bytes(unit, gpu, units_[unit].bytes);
         fill_.gpu_of[unit] = gpus_[gpu].index;
     }
 
     void put_named() {
         for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-            if (!units_[unit].named) continue;
-            for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-                if (gpus_[gpu].index == *units_[unit].named) put(unit, gpu);
+            const FillUnit& one = units_[unit];
+            for (std::size_t part = 0; part < one.named.size(); ++part) {
+                for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+                    if (gpus_[gpu].index != one.named[part].gpu) continue;
+                    put_bytes(unit, gpu, one.named[part].bytes + (part == 0 ? one.bytes : 0));
+                }
             }
+            if (!one.named.empty()) fill_.gpu_of[unit] = one.named.front().gpu;
         }
     }
 
@@ -58,6 +58,13 @@ public:
     [[nodiscard]] const Fill& fill() const { return fill_; }
 
 private:
+    void put_bytes(std::size_t unit, std::size_t gpu, std::uint64_t bytes) {
+        const std::uint64_t left = gpus_[gpu].room - std::min(gpus_[gpu].room, held_[gpu]);
+        if (bytes > left && !fill_.failure)
+            fill_.failure = FillFailure{unit, bytes, gpus_[gpu].index, left, bytes - left};
+        held_[gpu] += bytes;
+    }
+
     /// How full GPU `gpu` is with units [first, last) of `free` beside what it holds: 1 is all of
     /// it.
     [[nodiscard]] double load(const std::vector<std::size_t>& free,
@@ -79,7 +86,7 @@ private:
 std::vector<std::size_t> free_units(const std::vector<FillUnit>& units, bool target) {
     std::vector<std::size_t> free;
     for (std::size_t i = 0; i < units.size(); ++i) {
-        if (!units[i].named && units[i].target == target) free.push_back(i);
+        if (units[i].named.empty() && units[i].target == target) free.push_back(i);
     }
     return free;
 }

@@ -11,12 +11,18 @@
 
 namespace paceline {
 
-/// Stages that go to a GPU together.
+/// Bytes on a GPU that is named.
+struct FillPart {
+    int gpu = 0;
+    std::uint64_t bytes = 0;
+};
+
+/// Stages that go to a GPU together, or to several that are named.
 struct FillUnit {
     std::vector<std::size_t> stages = {};  // the caller's numbers
     bool target = false;                   // of the target: kept in order; else a draft
-    std::uint64_t bytes = 0;
-    std::optional<int> named = {};  // the GPU that it must be on
+    std::uint64_t bytes = 0;               // beside those of `named`, on its first if there is one
+    std::vector<FillPart> named = {};      // the GPUs that it must be on
 };
 
 struct FillGpu {
@@ -27,13 +33,16 @@ struct FillGpu {
 /// The first unit that found no room.
 struct FillFailure {
     std::size_t unit = 0;
+    std::uint64_t bytes = 0;  // of it, on this GPU
     int gpu = 0;
     std::uint64_t left = 0;     // bytes there before it
     std::uint64_t missing = 0;  // bytes
 };
 
 struct Fill {
-    std::vector<int> gpu_of;  // in the order of the units; complete if there is no failure
+    // In the order of the units; complete if there is no failure. Of a unit with named GPUs the
+    // first of them.
+    std::vector<int> gpu_of;
     std::optional<FillFailure> failure;
 };
 

@@ -9,6 +9,7 @@
 #include "ipc/base/limits.hpp"
 #include "launch/config/pipeline_checks.hpp"
 #include "launch/placement/gpu_fill.hpp"
+#include "launch/placement/gpu_groups.hpp"
 #include "launch/placement/gpu_processes.hpp"
 
 namespace paceline {
@@ -45,14 +46,26 @@ StageConfig& stage_named(PipelineConfig& config, const std::string& name) {
 
 Status check_named_gpus(const PipelineConfig& config, const GpuRequest& request) {
     for (const StageConfig& stage : config.stages) {
-        if (!stage.device.gpu) continue;
-        const auto& gpus = request.gpus;
-        if (std::find(gpus.begin(), gpus.end(), *stage.device.gpu) != gpus.end()) continue;
-        return Error{
-            Errc::BadArgument,
-            fmt::format("{}: [[stage]] \"{}\": device = \"{}\" is none of the GPUs of {} "
-                        "that may be used",
-                        config.file, stage.name, to_text(stage.device), request.machine.source)};
+        const auto bad = [&](const std::string& what) {
+            return Error{Errc::BadArgument,
+                         fmt::format("{}: [[stage]] \"{}\": {}", config.file, stage.name, what)};
+        };
+        const std::string key = fmt::format("device = \"{}\"", to_text(stage.device));
+        const std::vector<int> named = stage.device.gpus();
+        for (const int gpu : named) {
+            const auto& gpus = request.gpus;
+            if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) continue;
+            return bad(key + (named.size() == 1 ? " is none" : " is not all") + " of the GPUs of " +
+                       request.machine.source + " that may be used");
+        }
+        if (const auto problem = group_problem(request.machine, named))
+            return bad(key + ": " + *problem);
+        const int most = largest_group(request.machine, request.gpus);
+        if (stage.tensor > most)
+            return bad(
+                fmt::format("tensor = {}: of the GPUs of {} that may be used at most {} are "
+                            "of one kind and reach each other: tensor = {} is possible",
+                            stage.tensor, request.machine.source, most, most));
     }
     return {};
 }
@@ -69,7 +82,10 @@ Result<Sized> size_on_gpus(PipelineConfig config,
                            const SizeStages& size) {
     PipelineConfig anywhere = config;
     for (StageConfig& stage : anywhere.stages) {
-        if (is_placed(config, stage) && !stage.device.gpu) stage.device.gpu = request.gpus.front();
+        if (!is_placed(config, stage) || stage.device.gpu) continue;
+        stage.device.gpu = request.gpus.front();
+        // As many as share it, whichever they will be.
+        stage.device.others.assign(request.gpus.begin() + 1, request.gpus.begin() + stage.tensor);
     }
     Result<Placement> placement = place(anywhere, request.layers, request.cores);
     if (!placement) return placement.error();
@@ -79,6 +95,31 @@ Result<Sized> size_on_gpus(PipelineConfig config,
     }
     std::vector<MemoryNeed> needs = size(placement.value());
     return Sized{std::move(config), std::move(placement).value(), std::move(needs)};
+}
+
+/// GPUs for the stages that say how many share them.
+void choose_groups(Sized& sized, const GpuRequest& request) {
+    std::map<int, std::uint64_t> held;
+    const auto hold = [&](const Device& device, const MemoryNeed& need) {
+        const std::vector<int> gpus = device.gpus();
+        const std::vector<GpuShare> shares = need.on_gpus();
+        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
+            held[gpus[g]] += shares[g].all();
+    };
+    const auto each = [&](const auto& work) {
+        for (std::size_t i = 0; i < sized.placement.stages.size(); ++i)
+            work(stage_named(sized.config, sized.placement.stages[i].name), sized.needs[i]);
+    };
+    each([&](const StageConfig& stage, const MemoryNeed& need) { hold(stage.device, need); });
+    each([&](StageConfig& stage, const MemoryNeed& need) {
+        if (stage.tensor == 1 || stage.device.gpu || !is_placed(sized.config, stage)) return;
+        const std::vector<int> group =
+            choose_group(request.machine, request.gpus, stage.tensor, held);
+        PACE_CHECK(!group.empty(), "a group of this size was possible");
+        stage.device.gpu = group.front();
+        stage.device.others.assign(group.begin() + 1, group.end());
+        hold(stage.device, need);
+    });
 }
 
 /// Stages that one process of the file holds move together.
@@ -95,15 +136,21 @@ std::vector<FillUnit> units_of(Sized& sized) {
         FillUnit& unit = units[at];
         unit.stages.push_back(i);
         unit.target = unit.target || is_segment(stage);
-        unit.bytes += gpu_bytes(sized.needs[i]);
-        if (stage.device.gpu) unit.named = stage.device.gpu;
+        const std::vector<GpuShare> shares = sized.needs[i].on_gpus();
+        const std::vector<int> gpus = stage.device.gpus();
+        if (gpus.empty()) unit.bytes += gpu_bytes(sized.needs[i]);
+        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
+            unit.named.push_back({gpus[g], shares[g].all()});
     }
     return units;
 }
 
 std::uint64_t sum_of(const std::vector<FillUnit>& units) {
     std::uint64_t sum = 0;
-    for (const FillUnit& unit : units) sum += unit.bytes;
+    for (const FillUnit& unit : units) {
+        sum += unit.bytes;
+        for (const FillPart& part : unit.named) sum += part.bytes;
+    }
     return sum;
 }
 
@@ -117,20 +164,28 @@ Error refused(const Sized& sized,
               const GpuRequest& request) {
     const FillUnit& unit = units[failure.unit];
     std::string stages;
-    for (const std::size_t i : unit.stages)
+    std::string groups;
+    for (const std::size_t i : unit.stages) {
         stages += (stages.empty() ? "\"" : "\", \"") + sized.placement.stages[i].name;
+        const auto& stage = *std::find_if(
+            sized.config.stages.begin(), sized.config.stages.end(),
+            [&](const StageConfig& one) { return one.name == sized.placement.stages[i].name; });
+        if (stage.device.others.empty()) continue;
+        groups = stage.tensor > 1 ? fmt::format(" (tensor = {})", stage.tensor)
+                                  : fmt::format(" (device = \"{}\")", to_text(stage.device));
+    }
     const MachineGpu& gpu = request.machine.gpus[static_cast<std::size_t>(failure.gpu)];
     std::uint64_t all = 0;
     for (const int index : request.gpus)
         all += room_of(request.machine.gpus[static_cast<std::size_t>(index)]);
     return {
         Errc::OutOfMemory,
-        fmt::format("{}: [[stage]] {}\" needs {} on cuda:{} ({}), there are {}; all stages need "
+        fmt::format("{}: [[stage]] {}\"{} needs {} on cuda:{} ({}), there are {}; all stages need "
                     "{}, the {} GPU(s) have {}. A smaller --dtype, a shorter context (-c) or "
                     "more GPUs help",
-                    sized.config.file, stages, gigabytes(unit.bytes), failure.gpu, gpu.name,
-                    gigabytes(failure.left), gigabytes(sum_of(units)), request.gpus.size(),
-                    gigabytes(all))};
+                    sized.config.file, stages, groups, gigabytes(failure.bytes), failure.gpu,
+                    gpu.name, gigabytes(failure.left), gigabytes(sum_of(units)),
+                    request.gpus.size(), gigabytes(all))};
 }
 
 /// How many parts each stage of the file is cut into: one more for the segment whose parts are the
@@ -191,8 +246,10 @@ Result<GpuPlan> finished(Sized sized,
                          const SizeStages& size) {
     PipelineConfig config = std::move(sized.config);
     for (std::size_t u = 0; u < units.size(); ++u) {
-        for (const std::size_t i : units[u].stages)
-            stage_named(config, sized.placement.stages[i].name).device.gpu = gpus[u];
+        for (const std::size_t i : units[u].stages) {
+            Device& device = stage_named(config, sized.placement.stages[i].name).device;
+            if (!device.gpu) device.gpu = gpus[u];
+        }
     }
     share_processes(config);
     pin_near_gpus(config, request.machine, request.cores);
@@ -217,19 +274,9 @@ void sizes_in_file_order(const Sized& sized,
     }
 }
 
-}  // namespace
-
-std::uint64_t room_of(const MachineGpu& gpu) {
-    return gpu.memory_bytes - std::min(gpu.memory_bytes, kGpuContextBytes);
-}
-
-std::uint64_t gpu_bytes(const MemoryNeed& need) {
-    return need.on_gpu ? need.weight_bytes + need.kv_bytes + need.workspace_bytes : 0;
-}
-
-Result<GpuPlan> plan_gpus(const PipelineConfig& config,
-                          const GpuRequest& request,
-                          const SizeStages& size) {
+Result<GpuPlan> planned(const PipelineConfig& config,
+                        const GpuRequest& request,
+                        const SizeStages& size) {
     PACE_CHECK(!request.gpus.empty(), "a plan needs a GPU");
     if (Status s = check_named_gpus(config, request); !s.ok()) return s.error();
     Result<Sized> whole = size_on_gpus(config, request, size);
@@ -248,6 +295,7 @@ Result<GpuPlan> plan_gpus(const PipelineConfig& config,
         if (why && !check_pipeline(parted).ok()) return *why;
         Result<Sized> sized = size_on_gpus(std::move(parted), request, size);
         if (!sized) return sized.error();
+        choose_groups(sized.value(), request);
         const std::vector<FillUnit> units = units_of(sized.value());
         const Fill fill = fill_in_order(units, fill_gpus(request));
         if (!fill.failure)
@@ -262,6 +310,45 @@ Result<GpuPlan> plan_gpus(const PipelineConfig& config,
         if (segments >= most || !cut_once_more(whole.value().config, bytes, layers, parts))
             return *why;
     }
+}
+
+/// A larger group that the segments would fit, as a sentence; empty: there is none.
+std::string larger_group_text(const PipelineConfig& config,
+                              const GpuRequest& request,
+                              const SizeStages& size) {
+    const int most = std::min(request.kv_heads, largest_group(request.machine, request.gpus));
+    for (int count = 2; count <= most; ++count) {
+        PipelineConfig larger = config;
+        bool changed = false;
+        for (StageConfig& stage : larger.stages) {
+            if (!is_segment(stage) || stage.device_given || stage.tensor >= count) continue;
+            stage.tensor = count;
+            changed = true;
+        }
+        if (changed && planned(larger, request, size).ok())
+            return fmt::format("; with tensor = {} in the target's stages it fits", count);
+    }
+    return {};
+}
+
+}  // namespace
+
+std::uint64_t room_of(const MachineGpu& gpu) {
+    return gpu.memory_bytes - std::min(gpu.memory_bytes, kGpuContextBytes);
+}
+
+std::uint64_t gpu_bytes(const MemoryNeed& need) {
+    return need.on_gpu ? need.weight_bytes + need.kv_bytes + need.workspace_bytes : 0;
+}
+
+Result<GpuPlan> plan_gpus(const PipelineConfig& config,
+                          const GpuRequest& request,
+                          const SizeStages& size) {
+    Result<GpuPlan> plan = planned(config, request, size);
+    if (plan.ok() || plan.error().code != Errc::OutOfMemory) return plan;
+    Error error = plan.error();
+    error.what += larger_group_text(config, request, size);
+    return error;
 }
 
 }  // namespace paceline

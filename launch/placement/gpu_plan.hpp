@@ -10,6 +10,9 @@
 //        one more part, "target" into "target-1" and "target-2"; an exit stays at the end of the
 //        last part.
 //
+// A stage with `tensor = N` or a list of devices takes a part of each of its GPUs, and is placed
+// before those with one (gpu_groups.hpp).
+//
 // Stages that share a GPU share a process. Each process is pinned to cores of its own near its GPU,
 // unless the file names cores. Pure functions of values.
 #pragma once
@@ -38,6 +41,7 @@ struct GpuRequest {
     std::vector<int> gpus;   // of the machine that may be used, in this order
     std::vector<int> cores;  // that processes may use, as for place()
     int layers = 0;          // of the target
+    int kv_heads = 1;        // of it: no more GPUs share a stage of it
 };
 
 struct GpuPlan {
@@ -48,11 +52,12 @@ struct GpuPlan {
 
 /// Bytes of `gpu` that stages may have.
 [[nodiscard]] std::uint64_t room_of(const MachineGpu& gpu);
-/// Of `need` on its GPU.
+/// Of `need` on all its GPUs.
 [[nodiscard]] std::uint64_t gpu_bytes(const MemoryNeed& need);
 
 /// Errors: OutOfMemory naming stage, device, the bytes needed and those that are there; those of
-/// place() and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`.
+/// place() and check_pipeline(); BadArgument where the file names a GPU that is not among `gpus`,
+/// or where GPUs cannot share a stage. OutOfMemory also says with which `tensor` it would fit.
 [[nodiscard]] Result<GpuPlan> plan_gpus(const PipelineConfig& config,
                                         const GpuRequest& request,
                                         const SizeStages& size);

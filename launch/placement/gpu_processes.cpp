@@ -17,14 +17,35 @@ std::string process_of(const StageConfig& stage) {
 
 using Members = std::vector<StageConfig*>;
 
+/// Each GPU that has a stage, and the lowest one of those that are joined to it by stages on
+/// several.
+std::map<int, int> joined_gpus(const PipelineConfig& config) {
+    std::map<int, int> first;
+    for (const StageConfig& stage : config.stages) {
+        for (const int gpu : stage.device.gpus()) first.emplace(gpu, gpu);
+    }
+    for (const StageConfig& stage : config.stages) {
+        for (const int gpu : stage.device.gpus()) {
+            const int a = first.at(*stage.device.gpu);
+            const int b = first.at(gpu);
+            for (auto& [each, of] : first) {
+                if (of == a || of == b) of = std::min(a, b);
+            }
+        }
+    }
+    return first;
+}
+
 }  // namespace
 
 void share_processes(PipelineConfig& config) {
-    std::map<int, Members> on_gpu;
-    for (StageConfig& stage : config.stages) {
-        if (stage.device.gpu) on_gpu[*stage.device.gpu].push_back(&stage);
+    std::map<int, Members> on_gpus;  // by the first of the GPUs that stages join
+    for (const auto& [gpu, first] : joined_gpus(config)) {
+        for (StageConfig& stage : config.stages) {
+            if (stage.device.gpu == gpu) on_gpus[first].push_back(&stage);
+        }
     }
-    for (const auto& [gpu, members] : on_gpu) {
+    for (const auto& [gpu, members] : on_gpus) {
         const std::string first = process_of(*members.front());
         const bool one = std::all_of(members.begin(), members.end(), [&](const StageConfig* stage) {
             return process_of(*stage) == first;

@@ -12,7 +12,8 @@
 namespace paceline {
 
 /// Stages of different processes on one GPU become one process, "gpu0": a GPU's memory belongs to
-/// one.
+/// one. So do all that are joined by stages on several GPUs; their process is named after the first
+/// of these.
 void share_processes(PipelineConfig& config);
 
 /// Gives each process with a GPU a few cores of its own near the GPU: launching on a GPU takes

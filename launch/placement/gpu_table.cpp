@@ -48,15 +48,19 @@ std::map<int, std::uint64_t> free_bytes(const GpuPlan& plan, const GpuRequest& r
     for (const int gpu : request.gpus) left[gpu] = room_of(gpu_at(request, gpu));
     for (std::size_t i = 0; i < plan.needs.size(); ++i) {
         const Device& device = plan.placement.stages[i].device;
-        if (device.gpu) left[*device.gpu] -= gpu_bytes(plan.needs[i]);
+        const std::vector<int> gpus = device.gpus();
+        const std::vector<GpuShare> shares = plan.needs[i].on_gpus();
+        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
+            left[gpus[g]] -= shares[g].all();
     }
     return left;
 }
 
-Cells row_of(const GpuPlan& plan,
-             const GpuRequest& request,
-             const PlacedStage& stage,
-             const std::map<int, std::uint64_t>& left) {
+/// One line; of a stage on several GPUs one for each of them.
+std::vector<Cells> rows_of(const GpuPlan& plan,
+                           const GpuRequest& request,
+                           const PlacedStage& stage,
+                           const std::map<int, std::uint64_t>& left) {
     const PlacedProcess& process = plan.placement.process_of(stage.id);
     const MemoryNeed& need = plan.needs[stage.id.value - std::size_t{1}];
     Cells row{stage.name, process.name, to_text(stage.device),          "-", "-", "-", "-",
@@ -67,11 +71,23 @@ Cells row_of(const GpuPlan& plan,
         row[5] = megabytes(need.weight_bytes);
         row[6] = megabytes(need.kv_bytes);
     }
-    if (!stage.device.gpu) return row;
-    row[3] = gpu_at(request, *stage.device.gpu).name;
-    row[7] = megabytes(need.workspace_bytes);
-    row[8] = megabytes(left.at(*stage.device.gpu));
-    return row;
+    const std::vector<int> gpus = stage.device.gpus();
+    const std::vector<GpuShare> shares = need.on_gpus();
+    if (gpus.empty()) return {row};
+    std::vector<Cells> rows;
+    for (std::size_t g = 0; g < gpus.size(); ++g) {
+        Cells& one = rows.emplace_back(g == 0 ? row : Cells{});
+        one[2] = to_text(Device{gpus[g]});
+        one[3] = gpu_at(request, gpus[g]).name;
+        one[8] = megabytes(left.at(gpus[g]));
+        if (g >= shares.size()) continue;
+        if (need.weight_bytes != 0) {
+            one[5] = megabytes(shares[g].weight_bytes);
+            one[6] = megabytes(shares[g].kv_bytes);
+        }
+        one[7] = megabytes(shares[g].workspace_bytes);
+    }
+    return rows;
 }
 
 std::string unused_text(const GpuRequest& request, const std::map<int, std::uint64_t>& left) {
@@ -91,8 +107,9 @@ std::string gpu_table(const GpuPlan& plan,
     const std::map<int, std::uint64_t> left = free_bytes(plan, request);
     std::vector<Cells> rows{{"stage", "process", "gpu", "name", "layers", "weights", "kv",
                              "workspace", "free", "cores"}};
-    for (const PlacedStage& stage : plan.placement.stages)
-        rows.push_back(row_of(plan, request, stage, left));
+    for (const PlacedStage& stage : plan.placement.stages) {
+        for (const Cells& row : rows_of(plan, request, stage, left)) rows.push_back(row);
+    }
     const GpuMachine& machine = request.machine;
     std::string text =
         fmt::format("{} on {}{}; MB, {} MB a GPU are the driver's\n",

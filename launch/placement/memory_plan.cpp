@@ -84,20 +84,31 @@ std::uint64_t role_batches(bool last, bool exit, bool self_draft, bool adapter) 
     return batches;
 }
 
+std::vector<GpuShare> MemoryNeed::on_gpus() const {
+    if (!on_gpu) return {};
+    if (!gpus.empty()) return gpus;
+    return {{weight_bytes, kv_bytes, workspace_bytes}};
+}
+
 MemoryNeed plan_backend(const ModelFile& file,
                         const CpuOptions& options,
                         const std::string& name,
                         const Device& device) {
     const ModelConfig& config = file.config();
     if (device.gpu) {
-        const MemoryUse use = gpu_memory(file, cuda_options(options, device));
-        return {
-            .name = name,
-            .weight_bytes = use.weight_bytes,
-            .kv_bytes = use.kv_bytes,
-            .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config) + use.pinned_bytes,
-            .on_gpu = true,
-            .workspace_bytes = use.workspace_bytes};
+        const std::vector<MemoryUse> uses = gpu_memory(file, cuda_options(options, device));
+        MemoryNeed need{.name = name,
+                        .other_bytes = kProcessBytes + kDriverBytes + logits_bytes(config),
+                        .on_gpu = true};
+        for (const MemoryUse& use : uses) {
+            need.weight_bytes += use.weight_bytes;
+            need.kv_bytes += use.kv_bytes;
+            need.workspace_bytes += use.workspace_bytes;
+            need.other_bytes += use.pinned_bytes;
+            if (uses.size() > 1)
+                need.gpus.push_back({use.weight_bytes, use.kv_bytes, use.workspace_bytes});
+        }
+        return need;
     }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;
     MemoryNeed need{.name = name};
@@ -175,6 +186,8 @@ std::vector<MemoryNeed> plan_stages(const ModelFile& file,
             stage.rows_max * row;
         (need.on_gpu ? need.workspace_bytes : need.other_bytes) +=
             need.retained_bytes + need.role_bytes;
+        if (!need.gpus.empty())
+            need.gpus.front().workspace_bytes += need.retained_bytes + need.role_bytes;
         if (last) need.feature_bytes = feature_bytes(placement, draft, stage.rows_max, dim);
         need.other_bytes += need.feature_bytes;
         needs.push_back(std::move(need));

@@ -23,6 +23,14 @@
 
 namespace paceline {
 
+/// What a GPU takes of its memory.
+struct GpuShare {
+    std::uint64_t weight_bytes = 0;
+    std::uint64_t kv_bytes = 0;
+    std::uint64_t workspace_bytes = 0;
+    [[nodiscard]] std::uint64_t all() const { return weight_bytes + kv_bytes + workspace_bytes; }
+};
+
 struct MemoryNeed {
     std::string name;  // of the stage
     std::uint64_t weight_bytes = 0;
@@ -35,11 +43,15 @@ struct MemoryNeed {
     std::uint64_t retained_bytes = 0;
     std::uint64_t role_bytes = 0;     // of the batches that a segment's roles hold, at most
     std::uint64_t feature_bytes = 0;  // of an EAGLE draft's features, on the host; in other_bytes
+    // Of the stage's several GPUs, in their order: what each has of the above; empty: one has all.
+    std::vector<GpuShare> gpus{};
 
     /// Bytes of the host's memory.
     [[nodiscard]] std::uint64_t on_host() const {
         return other_bytes + (on_gpu ? 0 : weight_bytes + kv_bytes);
     }
+    /// Of each GPU of the stage; empty if it is on none.
+    [[nodiscard]] std::vector<GpuShare> on_gpus() const;
 };
 
 /// Slots of the KV caches whose hidden states the stage keeps (retained_states.hpp): whole pages.

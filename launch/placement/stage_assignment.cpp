@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kIntMax = std::numeric_limits<std::int32_t>::max();
 constexpr int kCoresMax = 1024;
-constexpr std::size_t kStageBytesMin = 5 * sizeof(double) + 2;
+constexpr std::size_t kStageBytesMin = 6 * sizeof(double) + 2;
 constexpr int kNoGpu = -1;
 constexpr double kStagesMax = kSegmentsMax + 2;  // draft and correct beside the segments
 
@@ -66,14 +66,19 @@ void transfer(Archive& archive, const std::vector<Field>& fields) {
 template <class Archive>
 void serialize(Archive& archive, StageSpec& spec) {
     int gpu = spec.device.gpu.value_or(kNoGpu);
+    int others = static_cast<int>(spec.device.others.size());
     transfer(archive, {{"id", number(spec.id.value, 1, kStagesMax)},
                        {"role", word(spec.role, {"segment", "draft", "correct"})},
                        {"first layer", number(spec.layers.first, 0, kIntMax)},
                        {"last layer", number(spec.layers.last, 0, kIntMax)},
                        {"exit", &spec.exit},
                        {"gpu", number(gpu, kNoGpu, kIntMax)},
+                       {"other gpus", number(others, 0, kGroupGpusMax - 1)},
                        {"rows", number(spec.rows_max, kVerifyRowsMax, kBatchRowsMax)}});
     spec.device.gpu = gpu == kNoGpu ? std::nullopt : std::optional{gpu};
+    spec.device.others.resize(static_cast<std::size_t>(others));
+    for (int& other : spec.device.others)
+        transfer(archive, {{"other gpu", number(other, 0, kIntMax)}});
 }
 
 namespace {

@@ -94,6 +94,25 @@ std::vector<MemoryNeed> StageSizes::needs(const Placement& placement) const {
                        kv_type(options_, Device{0}), self_);
 }
 
+Status StageSizes::check_groups(const PipelineConfig& config) const {
+    for (const StageConfig& stage : config.stages) {
+        const int gpus = std::max(stage.tensor, static_cast<int>(stage.device.gpus().size()));
+        if (gpus < 2 || (!is_segment(stage) && !draft_)) continue;
+        const ModelFile& model = is_segment(stage) ? *file_ : draft_->file(*file_);
+        const int heads = model.config().kv_heads;
+        if (gpus <= heads) continue;
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: [[stage]] \"{}\": {}: {} GPUs, but {} has {} KV heads; at "
+                                 "most {} GPUs share the stage",
+                                 config.file, stage.name,
+                                 stage.device.others.empty()
+                                     ? fmt::format("tensor = {}", stage.tensor)
+                                     : fmt::format("device = \"{}\"", to_text(stage.device)),
+                                 gpus, visible(model.path(), kLineShownBytesMax), heads, heads)};
+    }
+    return {};
+}
+
 std::string StageSizes::rounded(const Placement& placement) const {
     const auto line = [&](const ModelFile& file, const Device& device) {
         const std::string text = rounded_types_text(file, backend_.dtype, device);

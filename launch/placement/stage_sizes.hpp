@@ -45,6 +45,9 @@ public:
     [[nodiscard]] std::vector<MemoryNeed> needs(const Placement& placement) const;
     /// Of what travels beside the messages.
     [[nodiscard]] EdgeSizes edges(const Placement& placement) const;
+    /// Whether each model has as many KV heads as GPUs share a stage of it. Errors: BadArgument
+    /// with stage, key, value, and how many may.
+    [[nodiscard]] Status check_groups(const PipelineConfig& config) const;
     /// A message for each model whose block types are rounded (stored_types.hpp).
     [[nodiscard]] std::string rounded(const Placement& placement) const;
     [[nodiscard]] Position context() const { return context_; }  // of one request

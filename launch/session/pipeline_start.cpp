@@ -164,6 +164,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
     Result<StageSizes> sizes =
         size_stages(file, options, pipeline, kv, placement.value(), machine.value());
     if (!sizes) return sizes.error();
+    if (Status s = sizes.value().check_groups(config); !s) return s.error();
     PipelinePlan plan{.placement = std::move(placement).value(),
                       .needs = {},
                       .machine = std::move(machine).value(),

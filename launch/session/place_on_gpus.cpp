@@ -65,13 +65,15 @@ Result<ResolvedPipeline> place_on_gpus(ResolvedConfig pipeline,
     if (!gpus) return gpus.error();
     const Result<StageSizes> sizes = StageSizes::open(file, model, pipeline, {});
     if (!sizes) return sizes.error();
+    if (Status s = sizes.value().check_groups(pipeline.config); !s) return s.error();
     // A described machine has its own cores; what runs, runs on those of this one.
     const bool described = choice.described;
     const GpuRequest request{
         .machine = machine.value(),
         .gpus = std::move(gpus).value(),
         .cores = described ? machine.value().cores() : usable_cores(host.value(), model),
-        .layers = file.config().layers};
+        .layers = file.config().layers,
+        .kv_heads = file.config().kv_heads};
     Result<GpuPlan> plan = plan_gpus(pipeline.config, request, [&](const Placement& placement) {
         return sizes.value().needs(placement);
     });

@@ -36,12 +36,25 @@ bool BatchTables::make(const BatchLimits& limits, BatchTables& to) {
     const std::size_t bytes = device_bytes(limits);
     to.recorded_rows_ = static_cast<std::size_t>(std::min(limits.rows, cuda::kBatchRows));
     to.place(to.recorded_rows_);
-    if (!cuda::DeviceMemory::allocate(bytes, to.memory_) ||
-        !cuda::PinnedMemory::allocate(bytes, to.pinned_) ||
+    if (!cuda::PinnedMemory::allocate(bytes, to.pinned_) ||
         !cuda::PinnedMemory::allocate(kZeroBytes, to.zero_))
         return false;
     std::memset(to.zero_.data(), 0, kZeroBytes);
     return true;
+}
+
+bool BatchTables::add_device(const BatchLimits& limits) {
+    return cuda::DeviceMemory::allocate(device_bytes(limits), memory_.emplace_back());
+}
+
+TablePlaces BatchTables::on(std::size_t device) const {
+    const auto* words = memory_[device].as<std::int32_t>();
+    return {words,
+            words + tokens_at_,
+            words + slots_at_,
+            words + row_index_at_,
+            words + positions_at_,
+            words + plan_at_};
 }
 
 /// Where the parts of a batch of up to `rows` rows stand.
@@ -53,10 +66,7 @@ void BatchTables::place(std::size_t rows) {
     plan_at_ = positions_at_ + rounded(rows);
 }
 
-void BatchTables::send(std::span<const Row> rows,
-                       ActiveRows active,
-                       int unit_rows,
-                       cuda::Stream& stream) {
+void BatchTables::write(std::span<const Row> rows, ActiveRows active, int unit_rows) {
     place(std::max(recorded_rows_, active.size()));
     auto* words = pinned_.as<std::int32_t>();
     words[0] = static_cast<std::int32_t>(active.size());
@@ -71,14 +81,17 @@ void BatchTables::send(std::span<const Row> rows,
     }
     plan_.build(active_, unit_rows);
     const std::span<const std::int32_t> plan = plan_.words();
-    const std::size_t bytes = 4 * (plan_at_ + plan.size());
-    PACE_CHECK(bytes <= pinned_.bytes(), "a batch within the tables' limits");
+    bytes_now_ = 4 * (plan_at_ + plan.size());
+    PACE_CHECK(bytes_now_ <= pinned_.bytes(), "a batch within the tables' limits");
     std::memcpy(words + plan_at_, plan.data(), plan.size_bytes());
-    stream.to_device(memory_.data(), pinned_.data(), bytes);
 }
 
-void BatchTables::stop(cuda::Stream& urgent) const {
-    urgent.to_device(memory_.data(), zero_.data(), kZeroBytes);
+void BatchTables::send(std::size_t device, cuda::Stream& stream) const {
+    stream.to_device(memory_[device].data(), pinned_.data(), bytes_now_);
+}
+
+void BatchTables::stop(std::size_t device, cuda::Stream& urgent) const {
+    urgent.to_device(memory_[device].data(), zero_.data(), kZeroBytes);
     urgent.finish();
 }
 

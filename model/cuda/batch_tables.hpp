@@ -1,5 +1,5 @@
 // BatchTables: what the kernels of a batch read about its rows, in one piece that is copied at
-// once.
+// once to each device that computes.
 //
 //     rows | tokens | slots | row_index | positions | attention plan
 //
@@ -9,11 +9,12 @@
 // kernels on rows that find 0 do nothing (attention takes its rows from the plan, but looks there
 // first).
 //
-// Owns a pinned buffer and its copy on the device. Used by one thread.
+// Owns a pinned buffer and its copies on the devices. Used by one thread.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "model/kernels/cuda/attention_plan.hpp"
 #include "model/kernels/cuda/gemm/gemm.hpp"
@@ -40,35 +41,42 @@ struct BatchLimits {
     std::int64_t splits = 0;  // of attention that its rows see, counted for each row
 };
 
+/// Where the tables are on a device.
+struct TablePlaces {
+    const std::int32_t* rows = nullptr;
+    const std::int32_t* tokens = nullptr;
+    const std::int32_t* slots = nullptr;
+    const std::int32_t* row_index = nullptr;
+    const std::int32_t* positions = nullptr;
+    const std::int32_t* plan = nullptr;
+};
+
 class BatchTables {
 public:
-    /// Bytes that make() takes of the device, and of pinned memory.
+    /// Bytes that make() and add_device() take of a device each, and make() of pinned memory.
     static std::size_t device_bytes(const BatchLimits& limits);
     static std::size_t pinned_bytes(const BatchLimits& limits);
 
-    /// False if there is not so much memory.
+    /// For no device yet. False if there is not so much pinned memory.
     static bool make(const BatchLimits& limits, BatchTables& to);
+    /// The calling thread's device gets them too: device 0, 1, .. of the functions below. False if
+    /// it has not so much memory.
+    [[nodiscard]] bool add_device(const BatchLimits& limits);
 
-    /// Writes the tables of `active` rows and enqueues their copy. Units of attention have at most
-    /// `unit_rows` rows. Precondition: the last copy has ended. Results of the functions below are
-    /// invalid after a batch of the other kind (recorded or not).
-    void send(std::span<const Row> rows, ActiveRows active, int unit_rows, cuda::Stream& stream);
+    /// Writes the tables of `active` rows. Units of attention have at most `unit_rows` rows.
+    /// Precondition: the last copies have ended.
+    void write(std::span<const Row> rows, ActiveRows active, int unit_rows);
+    /// Enqueues their copy to a device.
+    void send(std::size_t device, cuda::Stream& stream) const;
 
-    /// Makes kernels of the batch that have not begun do nothing. `urgent` is another stream.
-    void stop(cuda::Stream& urgent) const;
+    /// Makes kernels of the batch that have not begun do nothing there. `urgent` is another stream.
+    void stop(std::size_t device, cuda::Stream& urgent) const;
 
-    [[nodiscard]] const std::int32_t* rows() const { return part(0); }
-    [[nodiscard]] const std::int32_t* tokens() const { return part(tokens_at_); }
-    [[nodiscard]] const std::int32_t* slots() const { return part(slots_at_); }
-    [[nodiscard]] const std::int32_t* row_index() const { return part(row_index_at_); }
-    [[nodiscard]] const std::int32_t* positions() const { return part(positions_at_); }
-    [[nodiscard]] const std::int32_t* plan() const { return part(plan_at_); }
+    /// Invalid after a batch of the other kind (recorded or not).
+    [[nodiscard]] TablePlaces on(std::size_t device) const;
     [[nodiscard]] const cuda::AttentionHeader& header() const { return plan_.header(); }
 
 private:
-    [[nodiscard]] const std::int32_t* part(std::size_t words) const {
-        return memory_.as<std::int32_t>(4 * words);
-    }
     void place(std::size_t rows);
 
     std::size_t recorded_rows_ = 0;  // of the largest batch that may be recorded
@@ -76,7 +84,8 @@ private:
     std::size_t positions_at_ = 0, plan_at_ = 0;
     cuda::PinnedMemory pinned_;
     cuda::PinnedMemory zero_;
-    cuda::DeviceMemory memory_;
+    std::size_t bytes_now_ = 0;
+    std::vector<cuda::DeviceMemory> memory_;  // of each device
     cuda::AttentionPlan plan_;
     std::vector<Row> active_;
 };

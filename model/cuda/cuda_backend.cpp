@@ -7,8 +7,9 @@
 
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
+#include "model/cuda/cuda_ranks.hpp"
 #include "model/cuda/cuda_unsupported.hpp"
-#include "model/cuda/cuda_weights.hpp"
+#include "model/cuda/cuda_workspace.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 #include "model/kernels/cuda/sampling/sample_rows.hpp"
 
@@ -19,18 +20,16 @@ namespace {
 #define PACELINE_BUILD_ID "unknown"
 #endif
 
-constexpr int kCapabilityMin = 80;  // bf16 products
-
 struct Parts {
     ModelConfig config;
     CudaOptions options;
-    cuda::DeviceInfo device;
     std::uint64_t fingerprint = 0;
     MemoryUse use;
-    std::unique_ptr<CudaWeights> weights;
-    CudaCache cache;
-    CudaCache adapter_cache;
+    CudaRanks ranks;
     std::unique_ptr<CudaForward> forward;
+
+    [[nodiscard]] const CudaRank& first() const { return *ranks.front(); }
+    [[nodiscard]] const CudaWeights& weights() const { return *first().weights; }
 };
 
 class CudaBackendImpl final : public CudaBackend {
@@ -40,8 +39,10 @@ public:
     [[nodiscard]] const ModelConfig& config() const override { return parts_->config; }
     [[nodiscard]] int first_layer() const override { return parts_->options.first_layer; }
     [[nodiscard]] int last_layer() const override { return parts_->options.last_layer; }
-    [[nodiscard]] std::int32_t kv_slots() const override { return parts_->cache.slots; }
-    [[nodiscard]] const std::string& device_name() const override { return parts_->device.name; }
+    [[nodiscard]] std::int32_t kv_slots() const override { return parts_->first().cache.slots; }
+    [[nodiscard]] const std::string& device_name() const override {
+        return parts_->first().info.name;
+    }
     [[nodiscard]] MemoryUse memory_use() const override { return parts_->use; }
 
     [[nodiscard]] std::size_t batch_rows(std::span<const Row> rows) const override {
@@ -163,9 +164,8 @@ public:
     }
 
     [[nodiscard]] bool has_head(HeadId id) const override {
-        if (id == HeadId::Adapter) return parts_->weights->has_adapter();
-        if (id != HeadId::Final)
-            return static_cast<std::size_t>(id) <= parts_->weights->heads().size();
+        if (id == HeadId::Adapter) return parts_->weights().has_adapter();
+        if (id != HeadId::Final) return static_cast<std::size_t>(id) <= parts_->weights().heads();
         return parts_->options.final_head || last_layer() == config().layers;
     }
 
@@ -176,21 +176,21 @@ public:
 
     [[nodiscard]] std::string equality_class() const override {
         return fmt::format("cuda build={} sm={} dtype={} kv={}{} weights={}", PACELINE_BUILD_ID,
-                           parts_->device.capability, name(parts_->options.dtype),
+                           parts_->first().info.capability, name(parts_->options.dtype),
                            name(parts_->options.kv), (parts_->options.exact ? "" : " exact=off"),
                            parts_->fingerprint);
     }
 
-    [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->kv_bytes(); }
+    [[nodiscard]] std::size_t kv_bytes() const override { return parts_->forward->pages().bytes(); }
     void read_kv(KvSlot slot, KvBytes bytes) const override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->read_kv(slot, bytes);
+        parts_->forward->pages().read(slot, bytes);
     }
     void write_kv(KvSlot slot, ConstKvBytes bytes) override {
         check_slot(slot, bytes.size());
         cuda::set_device(parts_->options.device);
-        parts_->forward->write_kv(slot, bytes);
+        parts_->forward->pages().write(slot, bytes);
     }
 
     void gather(std::span<const RowSource> rows, HiddenRows to) override {
@@ -199,17 +199,17 @@ public:
             PACE_CHECK(row.is_gap() || (row.row + 1) * dim() <= row.of.size(),
                        "a row of its source");
         cuda::set_device(parts_->options.device);
-        parts_->forward->gather(rows, to);
+        parts_->forward->states().gather(rows, to);
     }
     void copy(ConstHiddenRows from, HiddenRows to) override {
         PACE_CHECK(from.size() == to.size(), "as many rows as are copied");
         cuda::set_device(parts_->options.device);
-        parts_->forward->copy(from, to);
+        parts_->forward->states().copy(from, to);
     }
     [[nodiscard]] MemoryPlace memory_place() const override { return MemoryPlace::Device; }
     [[nodiscard]] RowMemory make_rows(std::size_t rows) override {
         cuda::set_device(parts_->options.device);
-        return parts_->forward->make_rows(rows);
+        return parts_->forward->states().make_rows(rows);
     }
 
 private:
@@ -270,11 +270,7 @@ private:
         return RunOutcome::Done;
     }
 
-    [[nodiscard]] const CudaHead& head_of(HeadId id) const {
-        if (id == HeadId::Final) return parts_->weights->final_head();
-        if (id == HeadId::Adapter) return parts_->weights->adapter_head();
-        return parts_->weights->heads()[static_cast<std::size_t>(id) - 1];
-    }
+    [[nodiscard]] const CudaHead& head_of(HeadId id) const { return parts_->weights().head(id); }
 
     void run_head(
         HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits, std::size_t width) {
@@ -308,7 +304,7 @@ private:
 
     void check_keys(const Row& row) const {
         PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
-        PACE_CHECK(row.position < CudaForward::context_of(config(), parts_->options),
+        PACE_CHECK(row.position < cuda_context(config(), parts_->options),
                    "a position within the model's context");
         PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
                        row.prefix_count + row.path_count == row.position + 1,
@@ -318,26 +314,6 @@ private:
 
     std::unique_ptr<Parts> parts_;
 };
-
-int kv_layers(const CudaOptions& options) {
-    return KvLayers{options.first_layer, options.last_layer, options.skipped}.count();
-}
-
-MemoryUse use_of(const ModelConfig& config,
-                 const CudaOptions& options,
-                 const CudaWeights& weights) {
-    MemoryUse use;
-    use.weight_bytes = weights.bytes();
-    use.kv_bytes = CudaCache::bytes_of(options.kv, kv_layers(options), config.kv_heads,
-                                       config.head_dim, options.kv_slots);
-    if (options.adapter) {
-        use.kv_bytes += CudaCache::bytes_of(options.kv, 1, options.adapter->kv_heads,
-                                            options.adapter->head_dim, options.kv_slots);
-    }
-    use.workspace_bytes = CudaForward::workspace_bytes(config, options, weights.splits_gates());
-    use.pinned_bytes = CudaForward::pinned_bytes(config, options);
-    return use;
-}
 
 CudaOptions resolved(const ModelConfig& config, const CudaOptions& given) {
     CudaOptions options = given;
@@ -350,42 +326,20 @@ CudaOptions resolved(const ModelConfig& config, const CudaOptions& given) {
 Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptions& options) {
     auto parts = std::make_unique<Parts>();
     parts->config = file.config();
-    parts->device = cuda::use_device(options.device);
-    if (parts->device.capability < kCapabilityMin)
-        return Error{
-            Errc::Unsupported,
-            fmt::format("cuda:{} ({}) has compute capability {}.{}, at least 8.0 is needed",
-                        options.device, parts->device.name, parts->device.capability / 10,
-                        parts->device.capability % 10)};
-    if (const std::string missing = options.exact ? "" : cuda::blas_problem(); !missing.empty())
-        return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     parts->fingerprint = file.fingerprint();
-    parts->weights = CudaWeights::plan(file, options);
-    parts->use = use_of(parts->config, options, *parts->weights);
-    const MemoryUse& use = parts->use;
-    if (device_bytes(options, use) > parts->device.free_bytes)
-        return no_room(options, parts->device, use);
-    parts->forward = std::make_unique<CudaForward>(
-        parts->config, options, *parts->weights, parts->cache,
-        options.adapter ? &parts->adapter_cache : nullptr, parts->device);
-    cuda::Stream& stream = parts->forward->stream();
-    if (Status loaded = parts->weights->load(file, options, stream); !loaded) return loaded.error();
-    const ModelConfig& config = parts->config;
-    bool fits = CudaCache::make(options.kv, kv_layers(options), config.kv_heads, config.head_dim,
-                                options.kv_slots, stream, parts->cache);
-    if (fits && options.adapter) {
-        fits = CudaCache::make(options.kv, 1, options.adapter->kv_heads, options.adapter->head_dim,
-                               options.kv_slots, stream, parts->adapter_cache);
-    }
-    if (!fits) return no_room(options, parts->device, use);
-    switch (parts->forward->make(options)) {
-        case CudaForward::Made::NoDeviceMemory:
-            return no_room(options, parts->device, use);
-        case CudaForward::Made::NoPinnedMemory:
-            return no_pinned_room(options, use);
-        case CudaForward::Made::All:
-            break;
-    }
+    Result<CudaRanks> ranks = plan_ranks(file, options);
+    if (!ranks) return ranks.error();
+    parts->ranks = std::move(ranks).value();
+    std::vector<MemoryUse> uses;
+    for (const std::unique_ptr<CudaRank>& rank : parts->ranks) uses.push_back(rank->use);
+    parts->use = sum_of(uses);
+    parts->forward = std::make_unique<CudaForward>(parts->config, options, parts->ranks);
+    if (Status loaded = load_ranks(parts->ranks, file, options); !loaded) return loaded.error();
+    const CudaForward::Made made = parts->forward->make(options);
+    if (!made.pinned) return no_pinned_room(options, parts->use);
+    if (made.lacks != nullptr)
+        return no_room(options, made.lacks->device, made.lacks->info, made.lacks->use);
+    cuda::set_device(options.device);
     parts->options = options;
     parts->options.heads.clear();  // loaded
     parts->options.adapter.reset();
@@ -394,9 +348,12 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
 
 }  // namespace
 
+std::vector<MemoryUse> cuda_memory_of_each(const ModelFile& file, const CudaOptions& given) {
+    return cuda_uses(file, resolved(file.config(), given));
+}
+
 MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& given) {
-    const CudaOptions options = resolved(file.config(), given);
-    return use_of(file.config(), options, *CudaWeights::plan(file, options));
+    return sum_of(cuda_memory_of_each(file, given));
 }
 
 Result<std::unique_ptr<CudaBackend>> make_cuda_backend(const ModelFile& file,

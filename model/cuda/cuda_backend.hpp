@@ -1,4 +1,5 @@
-// CudaBackend: one segment of a target on an NVIDIA GPU (model/backend.hpp).
+// CudaBackend: one segment of a target on an NVIDIA GPU, or on several that each have a part of
+// every matrix (CudaOptions::others), with the bits of one (model/backend.hpp).
 //
 // Hidden states are float32, as between any two segments, and lie where the caller says: on the
 // host, on the device, or on another that this one reaches. All device memory is accounted before
@@ -33,8 +34,12 @@ public:
     [[nodiscard]] virtual double batch_seconds(std::span<const Row> rows, int times) = 0;
 };
 
-/// What a segment takes of a device, without asking one. `options` as for make_cuda_backend().
+/// What a segment takes of its devices together, without asking one. `options` as for
+/// make_cuda_backend().
 [[nodiscard]] MemoryUse cuda_memory(const ModelFile& file, const CudaOptions& options);
+/// What each of them takes, in their order; what is pinned counts to the first.
+[[nodiscard]] std::vector<MemoryUse> cuda_memory_of_each(const ModelFile& file,
+                                                         const CudaOptions& options);
 
 /// Loads the weights of a segment and reserves its cache.
 /// Errors: BadArgument (layers, rows, heads), Unsupported (shapes that no kernel has), OutOfMemory

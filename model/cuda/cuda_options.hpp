@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "model/adapter_spec.hpp"
@@ -21,6 +22,9 @@ namespace paceline {
 
 struct CudaOptions {
     int device = 0;
+    // Further devices that compute the same with it, each a part of every matrix (CudaPart): up to
+    // cuda::kOthersMax, of one kind, that reach each other's memory. No bit depends on them.
+    std::vector<int> others{};
     Dtype dtype = Dtype::Auto;
     KvType kv = KvType::BF16;
     int first_layer = 0;
@@ -43,5 +47,9 @@ struct CudaOptions {
 };
 
 [[nodiscard]] cuda::CacheType cache_type(KvType type);
+/// The device, then the others.
+[[nodiscard]] std::vector<int> devices_of(const CudaOptions& options);
+/// "cuda:0", "cuda:0,cuda:1".
+[[nodiscard]] std::string device_text(const CudaOptions& options);
 
 }  // namespace paceline

@@ -1,79 +1,110 @@
-// Keys and values of one slot, out of a device and into it.
-//
-// The bytes are those of the CPU's cache (cpu/kv_store.hpp) for the same KvType:
-//
-//     layer -> KV head -> key [head_dim], value [head_dim]
-//
-// On the device a page has the 32 keys of a layer's head one after the other, then its 32 values:
-// what belongs to a slot stands at equal distances, and is one copy of that many pieces; through
-// pinned memory where the other end is the host's.
+#include "model/cuda/cuda_pages.hpp"
+
+#include <algorithm>
 #include <cstring>
 
 #include "ipc/base/check.hpp"
-#include "model/cuda/cuda_forward.hpp"
 
 namespace paceline {
 
-cuda::Pieces CudaForward::kv_pieces() const {
+std::size_t CudaPages::bytes() const {
+    std::size_t heads = 0;
+    for (const std::unique_ptr<CudaRank>& rank : group_.ranks())
+        heads += static_cast<std::size_t>(rank->cache.kv_heads);
+    const CudaCache& cache = group_.first().cache;
+    return 2 * heads * static_cast<std::size_t>(cache.layers) *
+           static_cast<std::size_t>(cache.head_dim) * cuda::cache_element_bytes(cache.type);
+}
+
+/// In the order of the slot's bytes.
+std::vector<CudaPages::KvRun> CudaPages::runs(KvSlot slot) const {
+    const CudaCache& any = group_.first().cache;
     const std::size_t bytes =
-        static_cast<std::size_t>(cache_.head_dim) * cuda::cache_element_bytes(cache_.type);
-    const auto heads =
-        static_cast<std::size_t>(cache_.layers) * static_cast<std::size_t>(cache_.kv_heads);
-    return {2 * heads, bytes, kKvPageSlots * bytes};
-}
-
-std::size_t CudaForward::kv_bytes() const {
-    const cuda::Pieces pieces = kv_pieces();
-    return pieces.count * pieces.bytes;
-}
-
-/// Where the key of the first layer's first head is.
-std::byte* CudaForward::kv_at(KvSlot slot) const {
-    const cuda::Pieces pieces = kv_pieces();
-    return cache_.memory.data() +
-           static_cast<std::size_t>(page_of(slot)) * pieces.count * pieces.stride +
-           static_cast<std::size_t>(offset_of(slot)) * pieces.bytes;
-}
-
-void CudaForward::read_kv(KvSlot slot, KvBytes to) {
-    cuda::Pieces rest = kv_pieces();
-    if (to.on_device()) {
-        stream_.join_on_device(to.data(), kv_at(slot), rest);
-        return stream_.finish();
+        static_cast<std::size_t>(any.head_dim) * cuda::cache_element_bytes(any.type);
+    const auto layers = static_cast<std::size_t>(any.layers);
+    const std::size_t layers_a_run = group_.ranks().size() == 1 ? layers : 1;
+    std::vector<KvRun> found;
+    for (std::size_t layer = 0; layer < layers; layer += layers_a_run) {
+        for (const std::unique_ptr<CudaRank>& rank : group_.ranks()) {
+            const std::size_t pieces_a_layer = 2 * static_cast<std::size_t>(rank->cache.kv_heads);
+            const cuda::Pieces pieces{layers_a_run * pieces_a_layer, bytes, kKvPageSlots * bytes};
+            // Where the key of the layer's first head is.
+            std::byte* at = rank->cache.memory.data() +
+                            (static_cast<std::size_t>(page_of(slot)) * layers + layer) *
+                                pieces_a_layer * pieces.stride +
+                            static_cast<std::size_t>(offset_of(slot)) * bytes;
+            found.push_back({rank.get(), at, pieces});
+        }
     }
+    return found;
+}
+
+/// Calls copy(run, pinned) for parts of `pieces` until pinned memory is full, then turn(bytes), and
+/// so on. Usually one turn: logits, which go the same way, are larger.
+template <class Copy, class Turn>
+void CudaPages::in_turns(std::vector<KvRun> pieces, const Copy& copy, const Turn& turn) {
+    PACE_CHECK(pieces.empty() || pieces.front().pieces.bytes <= pinned_.bytes(),
+               "a key fits where a hidden state does");
+    std::size_t used = 0;
+    for (KvRun& run : pieces) {
+        while (run.pieces.count > 0) {
+            const std::size_t most = (pinned_.bytes() - used) / run.pieces.bytes;
+            if (most == 0) {
+                turn(used);
+                used = 0;
+                continue;
+            }
+            KvRun now = run;
+            now.pieces.count = std::min(most, run.pieces.count);
+            copy(now, pinned_.data() + used);
+            used += now.pieces.count * now.pieces.bytes;
+            run.pieces.count -= now.pieces.count;
+            run.at += now.pieces.count * now.pieces.stride;
+        }
+    }
+    if (used > 0) turn(used);
+}
+
+void CudaPages::read(KvSlot slot, KvBytes to) {
     std::byte* bytes = to.data();
-    const std::size_t most = pinned_.bytes() / rest.bytes;
-    PACE_CHECK(most > 0, "a key fits where a hidden state does");
-    const std::byte* from = kv_at(slot);
-    // Usually one turn: logits, which go the same way, are larger.
-    for (cuda::Pieces turn = rest; rest.count > 0; rest.count -= turn.count) {
-        turn.count = std::min(most, rest.count);
-        stream_.to_host(pinned_.data(), from, turn);
-        stream_.finish();
-        std::memcpy(bytes, pinned_.data(), turn.count * turn.bytes);
-        bytes += turn.count * turn.bytes;
-        from += turn.count * turn.stride;
+    if (to.on_device()) {
+        // Foreign memory is mapped for the first device alone, which reaches the others.
+        for (const KvRun& run : runs(slot)) {
+            group_.first().stream.join_on_device(bytes, run.at, run.pieces);
+            bytes += run.pieces.count * run.pieces.bytes;
+        }
+        return group_.finish();
     }
+    in_turns(
+        runs(slot),
+        [](const KvRun& run, std::byte* pinned) {
+            run.rank->stream.to_host(pinned, run.at, run.pieces);
+        },
+        [&](std::size_t count) {
+            group_.finish();
+            std::memcpy(bytes, pinned_.data(), count);
+            bytes += count;
+        });
 }
 
-void CudaForward::write_kv(KvSlot slot, ConstKvBytes from) {
-    cuda::Pieces rest = kv_pieces();
-    if (from.on_device()) {
-        stream_.part_on_device(kv_at(slot), from.data(), rest);
-        return stream_.finish();
-    }
+void CudaPages::write(KvSlot slot, ConstKvBytes from) {
     const std::byte* bytes = from.data();
-    const std::size_t most = pinned_.bytes() / rest.bytes;
-    PACE_CHECK(most > 0, "a key fits where a hidden state does");
-    std::byte* to = kv_at(slot);
-    for (cuda::Pieces turn = rest; rest.count > 0; rest.count -= turn.count) {
-        turn.count = std::min(most, rest.count);
-        std::memcpy(pinned_.data(), bytes, turn.count * turn.bytes);
-        stream_.to_device(to, pinned_.data(), turn);
-        stream_.finish();
-        bytes += turn.count * turn.bytes;
-        to += turn.count * turn.stride;
+    if (from.on_device()) {
+        for (const KvRun& run : runs(slot)) {
+            group_.first().stream.part_on_device(run.at, bytes, run.pieces);
+            bytes += run.pieces.count * run.pieces.bytes;
+        }
+        return group_.finish();
     }
+    in_turns(
+        runs(slot),
+        [&](const KvRun& run, std::byte* pinned) {
+            const std::size_t count = run.pieces.count * run.pieces.bytes;
+            std::memcpy(pinned, bytes, count);
+            bytes += count;
+            run.rank->stream.to_device(run.at, pinned, run.pieces);
+        },
+        [&](std::size_t /*count*/) { group_.finish(); });
 }
 
 }  // namespace paceline

@@ -1,15 +1,10 @@
-// Hidden states on their way into the workspace, out of it, and from one place to another.
-//
-//     host ──> pinned ──> device        a copy of the host's, then one of the stream's
-//     device ──> device                 the stream's alone; the other end may be foreign memory
-//
-// Pinned memory holds a batch of them; what came out is copied on once the stream was waited for.
+#include "model/cuda/cuda_rows.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <fmt/core.h>
 
 #include "ipc/base/check.hpp"
-#include "model/cuda/cuda_forward.hpp"
 
 namespace paceline {
 namespace {
@@ -34,32 +29,41 @@ bool neighbours(const RowSource& a, const RowSource& b) {
 
 // ---- A batch's
 
-void CudaForward::give_hidden(ConstHiddenRows hidden) {
+void CudaRows::give(ConstHiddenRows hidden) {
     const std::size_t bytes = hidden.size() * sizeof(float);
-    if (hidden.on_device()) return stream_.on_device(at_.hidden, hidden.data(), bytes);
-    std::memcpy(pinned_.data(), hidden.data(), bytes);
-    stream_.to_device(at_.hidden, pinned_.data(), bytes);
+    if (!hidden.on_device()) {
+        std::memcpy(pinned_.data(), hidden.data(), bytes);
+        for (const std::unique_ptr<CudaRank>& rank : group_.ranks())
+            rank->stream.to_device(rank->at.hidden, pinned_.data(), bytes);
+        return;
+    }
+    // Foreign memory is mapped for the first device alone.
+    group_.first().stream.on_device(group_.first().at.hidden, hidden.data(), bytes);
+    group_.fork();
+    for (const std::unique_ptr<CudaRank>& rank : group_.others())
+        rank->stream.on_device(rank->at.hidden, group_.first().at.hidden, bytes);
 }
 
 /// Puts the batch's hidden states into the stream. Those that go to the host come by way of
 /// take_out(), once the stream was waited for.
-void CudaForward::send_out(HiddenRows out) {
+void CudaRows::send_out(HiddenRows out) {
     const std::size_t bytes = out.size() * sizeof(float);
     if (bytes == 0) return;
-    if (out.on_device()) return stream_.on_device(out.data(), at_.hidden, bytes);
-    stream_.to_host(pinned_.data(), at_.hidden, bytes);
+    if (out.on_device())
+        return group_.first().stream.on_device(out.data(), group_.first().at.hidden, bytes);
+    group_.first().stream.to_host(pinned_.data(), group_.first().at.hidden, bytes);
 }
 
-void CudaForward::take_out(HiddenRows out) const {
+void CudaRows::take_out(HiddenRows out) const {
     if (!out.empty() && !out.on_device())
         std::memcpy(out.data(), pinned_.data(), out.size() * sizeof(float));
 }
 
 // ---- Rows that lie anywhere
 
-void CudaForward::gather(std::span<const RowSource> rows, HiddenRows to) {
-    const auto dim = static_cast<std::size_t>(config_.dim);
-    const auto batch = static_cast<std::size_t>(limits_.rows);
+void CudaRows::gather(std::span<const RowSource> rows, HiddenRows to) {
+    const std::size_t dim = dim_;
+    const std::size_t batch = rows_max_;
     for (std::size_t first = 0; first < rows.size(); first += batch) {
         const std::size_t count = std::min(batch, rows.size() - first);
         gather_batch(rows.subspan(first, count), to.subspan(first * dim, count * dim));
@@ -67,8 +71,8 @@ void CudaForward::gather(std::span<const RowSource> rows, HiddenRows to) {
 }
 
 /// As many as pinned memory has room for: row i goes by its place i there.
-void CudaForward::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
-    const auto dim = static_cast<std::size_t>(config_.dim);
+void CudaRows::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
+    const std::size_t dim = dim_;
     bool waits = false;
     for (std::size_t first = 0; first < rows.size();) {
         const std::size_t count = stretch_of(rows.subspan(first), same_place);
@@ -86,7 +90,7 @@ void CudaForward::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
         }
         first += count;
     }
-    if (waits) stream_.finish();
+    if (waits) group_.first().stream.finish();
     if (to.on_device()) return;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (rows[i].of.on_device())
@@ -95,60 +99,59 @@ void CudaForward::gather_batch(std::span<const RowSource> rows, HiddenRows to) {
 }
 
 /// Rows of one place that do not go from host to host; the first of them is row `first` of `to`.
-void CudaForward::put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to) {
-    const auto dim = static_cast<std::size_t>(config_.dim);
+void CudaRows::put_in_stream(std::span<const RowSource> rows, std::size_t first, HiddenRows to) {
+    const std::size_t dim = dim_;
     float* pinned = pinned_.as<float>() + first * dim;
     if (!rows.front().of.on_device()) {
         for (std::size_t i = 0; i < rows.size(); ++i)
             std::memcpy(pinned + i * dim, rows[i].of.data() + rows[i].row * dim,
                         dim * sizeof(float));
-        return stream_.to_device(to.data() + first * dim, pinned,
-                                 rows.size() * dim * sizeof(float));
+        return group_.first().stream.to_device(to.data() + first * dim, pinned,
+                                               rows.size() * dim * sizeof(float));
     }
     for (std::size_t done = 0; done < rows.size();) {
         const std::size_t count = stretch_of(rows.subspan(done), neighbours);
         const float* from = rows[done].of.data() + rows[done].row * dim;
         const std::size_t bytes = count * dim * sizeof(float);
         if (to.on_device()) {
-            stream_.on_device(to.data() + (first + done) * dim, from, bytes);
+            group_.first().stream.on_device(to.data() + (first + done) * dim, from, bytes);
         } else {
-            stream_.to_host(pinned + done * dim, from, bytes);
+            group_.first().stream.to_host(pinned + done * dim, from, bytes);
         }
         done += count;
     }
 }
 
-void CudaForward::copy(ConstHiddenRows from, HiddenRows to) {
+void CudaRows::copy(ConstHiddenRows from, HiddenRows to) {
     if (from.on_device() && to.on_device()) {
-        stream_.on_device(to.data(), from.data(), from.size() * sizeof(float));
-        return stream_.finish();
+        group_.first().stream.on_device(to.data(), from.data(), from.size() * sizeof(float));
+        return group_.first().stream.finish();
     }
     if (!from.on_device() && !to.on_device()) {
         std::copy_n(from.data(), from.size(), to.data());
         return;
     }
-    const std::size_t batch =
-        static_cast<std::size_t>(limits_.rows) * static_cast<std::size_t>(config_.dim);
+    const std::size_t batch = rows_max_ * dim_;
     for (std::size_t first = 0; first < from.size(); first += batch) {
         const std::size_t count = std::min(batch, from.size() - first);
         const std::size_t bytes = count * sizeof(float);
         if (to.on_device()) {
             std::memcpy(pinned_.data(), from.data() + first, bytes);
-            stream_.to_device(to.data() + first, pinned_.data(), bytes);
-            stream_.finish();
+            group_.first().stream.to_device(to.data() + first, pinned_.data(), bytes);
+            group_.first().stream.finish();
         } else {
-            stream_.to_host(pinned_.data(), from.data() + first, bytes);
-            stream_.finish();
+            group_.first().stream.to_host(pinned_.data(), from.data() + first, bytes);
+            group_.first().stream.finish();
             std::memcpy(to.data() + first, pinned_.data(), bytes);
         }
     }
 }
 
-RowMemory CudaForward::make_rows(std::size_t rows) {
-    const std::size_t floats = rows * static_cast<std::size_t>(config_.dim);
-    const std::size_t all = kKeptBatches * static_cast<std::size_t>(limits_.rows);
+RowMemory CudaRows::make_rows(std::size_t rows) {
+    const std::size_t floats = rows * dim_;
+    const std::size_t all = kKeptBatches * rows_max_;
     if (rows <= all - kept_rows_) {
-        float* at = at_.kept + kept_rows_ * static_cast<std::size_t>(config_.dim);
+        float* at = group_.first().at.kept + kept_rows_ * dim_;
         kept_rows_ += rows;
         return {.rows = {at, floats, MemoryPlace::Device}, .owner = {}};
     }

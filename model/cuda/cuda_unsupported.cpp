@@ -1,5 +1,6 @@
 #include "model/cuda/cuda_unsupported.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <fmt/core.h>
 #include <string>
@@ -19,6 +20,33 @@ Status check_group(int queries_per_kv) {
     return Error{Errc::Unsupported,
                  fmt::format("{} query heads per KV head, at most {} are supported on a GPU",
                              queries_per_kv, cuda::kAttentionGroupMax)};
+}
+
+/// Of a group of devices, as far as no device is needed to know.
+Status check_group_of_devices(const ModelConfig& config, const CudaOptions& options) {
+    if (options.others.empty()) return {};
+    const std::vector<int> devices = devices_of(options);
+    const std::string text = device_text(options);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+        if (std::count(devices.begin(), devices.end(), devices[i]) > 1)
+            return bad(
+                fmt::format("device {}: cuda:{} twice; a part of the weights needs a GPU of "
+                            "its own",
+                            text, devices[i]));
+    }
+    constexpr std::size_t kMost = 1 + cuda::kOthersMax;
+    if (devices.size() > kMost)
+        return bad(fmt::format("device {}: {} GPUs, at most {} share a stage's weights", text,
+                               devices.size(), kMost));
+    if (devices.size() > static_cast<std::size_t>(config.kv_heads))
+        return Error{Errc::Unsupported,
+                     fmt::format("device {}: {} GPUs, but the model has {} KV heads: at most {} "
+                                 "GPUs share a stage; more go to stages of their own",
+                                 text, devices.size(), config.kv_heads, config.kv_heads)};
+    if (!options.exact)
+        return bad(
+            fmt::format("device {} with exact = off: cuBLAS multiplies on one GPU alone", text));
+    return {};
 }
 
 std::string gib(std::uint64_t bytes) {
@@ -41,6 +69,7 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
     if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)
         return bad(
             fmt::format("rows_max = {}, must be 1 to {}", options.rows_max, cuda::kGemmRowsMax));
+    if (Status checked = check_group_of_devices(config, options); !checked) return checked;
     if (config.head_dim > cuda::kAttentionHeadDimMax)
         return Error{Errc::Unsupported,
                      fmt::format("head_dim = {}, at most {} is supported on a GPU", config.head_dim,
@@ -68,13 +97,31 @@ std::uint64_t device_bytes(const CudaOptions& options, const MemoryUse& use) {
     return use.weight_bytes + use.kv_bytes + use.workspace_bytes + recording_bytes(options);
 }
 
-Error no_room(const CudaOptions& options, const cuda::DeviceInfo& device, const MemoryUse& use) {
+Status check_alike(const CudaOptions& options, const std::vector<cuda::DeviceInfo>& devices) {
+    const std::vector<int> indices = devices_of(options);
+    for (std::size_t i = 1; i < devices.size(); ++i) {
+        const cuda::DeviceInfo& one = devices[i];
+        if (one.name == devices.front().name && one.capability == devices.front().capability)
+            continue;
+        return Error{Errc::Unsupported,
+                     fmt::format("device {}: cuda:{} is an {}, cuda:{} an {}; GPUs that share a "
+                                 "stage are of one kind",
+                                 device_text(options), indices.front(), devices.front().name,
+                                 indices[i], one.name)};
+    }
+    return {};
+}
+
+Error no_room(const CudaOptions& options,
+              int index,
+              const cuda::DeviceInfo& device,
+              const MemoryUse& use) {
     const std::uint64_t all = device_bytes(options, use);
     return {Errc::OutOfMemory,
             fmt::format("cuda:{} ({}) has {} free, layers [{}, {}) need {}: weights {}, keys and "
                         "values {}, workspace {}, recordings {}; use fewer layers a device, a "
                         "shorter context (-c) or a smaller --dtype",
-                        options.device, device.name, gib(device.free_bytes), options.first_layer,
+                        index, device.name, gib(device.free_bytes), options.first_layer,
                         options.last_layer, gib(all), gib(use.weight_bytes), gib(use.kv_bytes),
                         gib(use.workspace_bytes), gib(recording_bytes(options)))};
 }

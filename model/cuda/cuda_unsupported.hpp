@@ -10,7 +10,8 @@
 
 namespace paceline {
 
-/// Errors: BadArgument (layers, slots, rows, heads), Unsupported (shapes that no kernel has).
+/// Errors: BadArgument (layers, slots, rows, heads, devices), Unsupported (shapes that no kernel
+/// has, more devices than KV heads).
 [[nodiscard]] Status check_options(const ModelConfig& config, const CudaOptions& options);
 
 /// Device memory of a segment beside `use`: recorded graphs, one for each size of a batch. An
@@ -19,8 +20,13 @@ namespace paceline {
 /// All of it.
 [[nodiscard]] std::uint64_t device_bytes(const CudaOptions& options, const MemoryUse& use);
 
-/// The error for a device whose free memory is less than device_bytes().
+/// Errors: Unsupported for devices of one group that are not of one kind.
+[[nodiscard]] Status check_alike(const CudaOptions& options,
+                                 const std::vector<cuda::DeviceInfo>& devices);
+
+/// The error for device `index` whose free memory is less than device_bytes().
 [[nodiscard]] Error no_room(const CudaOptions& options,
+                            int index,
                             const cuda::DeviceInfo& device,
                             const MemoryUse& use);
 

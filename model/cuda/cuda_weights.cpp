@@ -29,11 +29,14 @@ TensorView tensor_of(const std::vector<float>& values, int rows, int cols) {
     return tensor;
 }
 
-/// The tensors of a matrix that is synthetic: their numbers are those of any other backend.
+/// The tensors of a matrix that is synthetic: their numbers are those of any other backend. A list
+/// has the numbers of the first rows, as many as it has entries.
 std::vector<cuda::RandomPart> parts_of(const WeightUploader& feed, std::uint64_t seed) {
     std::vector<cuda::RandomPart> parts;
-    for (const TensorView& tensor : feed.tensors())
-        parts.push_back({random_seed(seed, tensor.name), static_cast<int>(tensor.rows)});
+    for (std::size_t i = 0; i < feed.tensors().size(); ++i) {
+        const CudaShare& rows = feed.rows()[i];
+        parts.push_back({random_seed(seed, feed.tensors()[i].name), rows.count, rows.first});
+    }
     return parts;
 }
 
@@ -109,21 +112,49 @@ WeightType CudaWeights::type_of(const TensorView& tensor, Dtype dtype, MatrixUse
     return gpu_type(packed_type(tensor, dtype, use), floats_);
 }
 
+/// This device's outputs of a matrix whose outputs are shared by tiles.
+void CudaWeights::add_outputs(WeightType type, const TensorView& tensor, DeviceMatrix& to) {
+    const CudaShare rows = part_.of_outputs(static_cast<int>(tensor.rows));
+    add(WeightUploader{type, {tensor}, {rows}}, to);
+}
+
+/// Which of all heads are this device's.
+void CudaWeights::share_heads(int heads, int kv_heads, int head_dim, CudaAttention& to) const {
+    const CudaShare own = part_.of_kv_heads(kv_heads);
+    const int group = heads / kv_heads;
+    to.all_heads = heads;
+    to.all_kv_heads = kv_heads;
+    to.heads = own.count * group;
+    to.first_head = own.first * group;
+    to.kv_heads = own.count;
+    to.first_kv_head = own.first;
+    to.head_dim = head_dim;
+}
+
+/// Rows of q (0), k or v for the heads of `of`.
+CudaShare CudaWeights::share_of_qkv(std::size_t which, const CudaAttention& of) const {
+    if (which == 0) return {of.first_head * of.head_dim, of.heads * of.head_dim};
+    return {of.first_kv_head * of.head_dim, of.kv_heads * of.head_dim};
+}
+
 void CudaWeights::plan_qkv(const std::vector<TensorView>& tensors,
                            const std::vector<WeightType>& types,
                            CudaAttention& to) {
     struct Run {
         WeightType type;
         std::vector<TensorView> tensors;
+        std::vector<CudaShare> rows;
     };
     std::vector<Run> runs;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (i == 0 || types[i] != types[i - 1]) runs.push_back({types[i], {}});
+        if (i == 0 || types[i] != types[i - 1]) runs.push_back({types[i], {}, {}});
         runs.back().tensors.push_back(tensors[i]);
+        runs.back().rows.push_back(share_of_qkv(i, to));
     }
     to.qkv.resize(runs.size());  // their places are kept
     for (std::size_t i = 0; i < runs.size(); ++i)
-        add(WeightUploader{runs[i].type, std::move(runs[i].tensors)}, to.qkv[i]);
+        add(WeightUploader{runs[i].type, std::move(runs[i].tensors), std::move(runs[i].rows)},
+            to.qkv[i]);
 }
 
 void CudaWeights::plan_attention(const ModelFile& file,
@@ -135,13 +166,17 @@ void CudaWeights::plan_attention(const ModelFile& file,
         return type_of(tensor, dtype, MatrixUse::Layer);
     };
     add_vector(file, from.attn_norm, to.norm);
+    share_heads(config.heads, config.kv_heads, config.head_dim, to);
     plan_qkv({from.q, from.k, from.v}, {type(from.q), type(from.k), type(from.v)}, to);
-    add(WeightUploader{type(from.attn_out), {from.attn_out}}, to.out);
+    add_outputs(type(from.attn_out), from.attn_out, to.out);
     if (config.qkv_bias) {
         std::vector<float> bias;
+        std::size_t which = 0;
         for (const auto& one : {from.q_bias, from.k_bias, from.v_bias}) {
             const std::vector<float> values = vector_of(file, *one);
-            bias.insert(bias.end(), values.begin(), values.end());
+            const CudaShare own = share_of_qkv(which++, to);
+            bias.insert(bias.end(), values.begin() + own.first,
+                        values.begin() + own.first + own.count);
         }
         add(std::move(bias), to.bias);
     }
@@ -149,9 +184,6 @@ void CudaWeights::plan_attention(const ModelFile& file,
         add_vector(file, *from.q_norm, to.q_norm);
         add_vector(file, *from.k_norm, to.k_norm);
     }
-    to.heads = config.heads;
-    to.kv_heads = config.kv_heads;
-    to.head_dim = config.head_dim;
 }
 
 void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions& options) {
@@ -164,13 +196,13 @@ void CudaWeights::plan_layer(const ModelFile& file, int index, const CudaOptions
     if (options.skipped.skips(2 * index + 1)) return;
     add_vector(file, from.ffn_norm, to.ffn_norm);
     if (type(from.gate) == type(from.up)) {
-        add(WeightUploader::paired(type(from.gate), from.gate, from.up), to.gate_up);
+        add(WeightUploader::paired(type(from.gate), from.gate, from.up, inner_), to.gate_up);
     } else {
         splits_gates_ = true;
-        add(WeightUploader{type(from.gate), {from.gate}}, to.gate_up);
-        add(WeightUploader{type(from.up), {from.up}}, to.up);
+        add_outputs(type(from.gate), from.gate, to.gate_up);
+        add_outputs(type(from.up), from.up, to.up);
     }
-    add(WeightUploader{type(from.down), {from.down}}, to.down);
+    add_outputs(type(from.down), from.down, to.down);
 }
 
 void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& options) {
@@ -181,8 +213,12 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
         return type_of(tensor, options.dtype, MatrixUse::Vocabulary);
     };
     head_type_ = type(file.output_head());
+    const CudaShare share = part_.of_outputs(file.config().vocab_size);
+    final_.outputs = file.config().vocab_size;
+    final_.share = share;
+    first_token_ = share.first;
     if (whole) {
-        head_item_ = &add(WeightUploader{head_type_, {file.output_head()}}, final_.output);
+        head_item_ = &add(WeightUploader{head_type_, {file.output_head()}, {share}}, final_.output);
         final_.turns = false;
     }
     if (whole || !options.heads.empty()) add_vector(file, file.output_norm(), final_.norm);
@@ -190,7 +226,7 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
     if (head_item_ != nullptr && file.config().tied_embeddings) {
         head_item_->matrices.push_back(&embedding_);
     } else {
-        add(WeightUploader{type(file.embedding()), {file.embedding()}}, embedding_);
+        add(WeightUploader{type(file.embedding()), {file.embedding()}, {share}}, embedding_);
     }
 }
 
@@ -203,15 +239,21 @@ void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHea
     if (head.turns) {
         // A trained transform is the identity and small numbers: quantised, those would drown.
         const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
-        add(WeightUploader{type, {tensor_of(spec.transform, dim, dim)}}, head.transform);
+        add_outputs(type, tensor_of(spec.transform, dim, dim), head.transform);
     }
     if (head.tokens.empty()) {
+        head.outputs = final_.outputs;
+        head.share = final_.share;
         head_item_->matrices.push_back(&head.output);
     } else {
+        head.outputs = static_cast<int>(head.tokens.size());
+        head.share = part_.of_outputs(head.outputs);
+        const auto first = head.tokens.begin() + head.share.first;
         add(WeightUploader{head_type_, file.output_head(),
-                           std::vector<std::int64_t>{head.tokens.begin(), head.tokens.end()}},
+                           std::vector<std::int64_t>{first, first + head.share.count},
+                           head.share.first},
             head.output);
-        plan_list(file.config().vocab_size, head);
+        if (part_.is_first()) plan_list(file.config().vocab_size, head);
     }
 }
 
@@ -231,21 +273,31 @@ void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
     const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
     const int q_dim = spec.heads * spec.head_dim;
     const int kv_dim = spec.kv_heads * spec.head_dim;
+    share_heads(spec.heads, spec.kv_heads, spec.head_dim, adapter_);
     plan_qkv({tensor_of(spec.q, q_dim, dim), tensor_of(spec.k, kv_dim, dim),
               tensor_of(spec.v, kv_dim, dim)},
              {type, type, type}, adapter_);
-    add(WeightUploader{type, {tensor_of(spec.attn_out, dim, q_dim)}}, adapter_.out);
+    add_outputs(type, tensor_of(spec.attn_out, dim, q_dim), adapter_.out);
     add(spec.attn_norm, adapter_.norm);
-    adapter_.heads = spec.heads;
-    adapter_.kv_heads = spec.kv_heads;
-    adapter_.head_dim = spec.head_dim;
+    adapter_head_.id = HeadId::Adapter;
     plan_head(file, HeadSpec{.transform = {}, .tokens = spec.tokens}, adapter_head_);
     add(spec.out_norm, adapter_head_.norm);
 }
 
-std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const CudaOptions& options) {
+const CudaHead& CudaWeights::head(HeadId id) const {
+    if (id == HeadId::Final) return final_;
+    if (id == HeadId::Adapter) return adapter_head_;
+    return heads_[static_cast<std::size_t>(id) - 1];
+}
+
+std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file,
+                                               const CudaOptions& options,
+                                               const CudaPart& part) {
     std::unique_ptr<CudaWeights> made{new CudaWeights};
     CudaWeights& weights = *made;
+    weights.part_ = part;
+    weights.columns_ = part.of_outputs(file.config().dim);
+    weights.inner_ = part.of_outputs(file.config().ffn_dim);
     weights.first_layer_ = options.first_layer;
     weights.has_embedding_ = options.first_layer == 0;
     weights.floats_ = all_floats(file, options.dtype);
@@ -256,8 +308,10 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file, const Cuda
     for (int l = options.first_layer; l < options.last_layer; ++l)
         weights.plan_layer(file, l, options);
     weights.plan_vocabulary(file, options);
-    for (std::size_t h = 0; h < options.heads.size(); ++h)
+    for (std::size_t h = 0; h < options.heads.size(); ++h) {
+        weights.heads_[h].id = static_cast<HeadId>(h + 1);
         weights.plan_head(file, options.heads[h], weights.heads_[h]);
+    }
     if (options.adapter) weights.plan_adapter(file, *options.adapter);
     return made;
 }

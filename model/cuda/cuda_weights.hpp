@@ -1,4 +1,4 @@
-// CudaWeights: the weights of one segment in device memory.
+// CudaWeights: the weights of one segment in device memory, or a device's part of them (CudaPart).
 //
 // plan() decides types and places without touching a device, so that memory is accounted before it
 // is allocated; load() copies each matrix through two pinned buffers: the host's threads fill one
@@ -14,6 +14,7 @@
 
 #include "ipc/base/result.hpp"
 #include "model/cuda/cuda_options.hpp"
+#include "model/cuda/cuda_part.hpp"
 #include "model/cuda/weight_uploader.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/kernels/cuda/sampling/sample.hpp"
@@ -31,8 +32,12 @@ struct CudaAttention {
     const float* bias = nullptr;  // [q + k + v]; nullptr: none
     const float* q_norm = nullptr;
     const float* k_norm = nullptr;
-    int heads = 0;
+    int all_heads = 0;  // of all devices
+    int all_kv_heads = 0;
+    int heads = 0;       // of this device; 0: it has nothing of q, k, v and attention
+    int first_head = 0;  // of all devices', that is this one's first
     int kv_heads = 0;
+    int first_kv_head = 0;
     int head_dim = 0;
 };
 
@@ -47,6 +52,9 @@ struct CudaLayer {
 
 /// A head beside the final one (HeadSpec), or an adapter's.
 struct CudaHead {
+    HeadId id = HeadId::Final;
+    int outputs = 0;  // of all devices: those of `output` begin with the output share.first
+    CudaShare share;
     bool turns = false;
     bool norm_first = true;
     HeadBlock block = HeadBlock::Linear;
@@ -54,7 +62,7 @@ struct CudaHead {
     cuda::DeviceMatrix output;
     const float* norm = nullptr;  // of the output
     std::vector<TokenId> tokens;  // ascending; empty: the whole vocabulary
-    cuda::TokenList list;         // the same on the device
+    cuda::TokenList list;         // the same on the first device, which draws
 };
 
 class CudaWeights {
@@ -63,7 +71,12 @@ public:
     CudaWeights& operator=(const CudaWeights&) = delete;
     /// Types, shapes and places. `file` and `options` must outlive load(). Stays where it is:
     /// what was planned points into it.
-    static std::unique_ptr<CudaWeights> plan(const ModelFile& file, const CudaOptions& options);
+    static std::unique_ptr<CudaWeights> plan(const ModelFile& file,
+                                             const CudaOptions& options,
+                                             const CudaPart& part = {});
+    /// Of the model's hidden states and of an MLP's inner ones: those that this device makes.
+    [[nodiscard]] const CudaShare& columns() const { return columns_; }
+    [[nodiscard]] const CudaShare& inner() const { return inner_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
     /// Takes the memory and fills it. Errors: OutOfMemory; BadFile when a norm, a bias, a weight or
@@ -76,12 +89,13 @@ public:
     /// Whether a layer has gate and up as two products.
     [[nodiscard]] bool splits_gates() const { return splits_gates_; }
     [[nodiscard]] const cuda::DeviceMatrix& embedding() const { return embedding_; }
-    /// The target's own, if the segment has it.
-    [[nodiscard]] const CudaHead& final_head() const { return final_; }
-    [[nodiscard]] const std::vector<CudaHead>& heads() const { return heads_; }
+    [[nodiscard]] int first_token() const { return first_token_; }  // of the embedding
+    /// Beside the target's own and the adapter's.
+    [[nodiscard]] std::size_t heads() const { return heads_.size(); }
+    /// One that the segment has.
+    [[nodiscard]] const CudaHead& head(HeadId id) const;
     [[nodiscard]] bool has_adapter() const { return has_adapter_; }
     [[nodiscard]] const CudaAttention& adapter() const { return adapter_; }
-    [[nodiscard]] const CudaHead& adapter_head() const { return adapter_head_; }
 
 private:
     struct Staging;
@@ -108,6 +122,9 @@ private:
     void plan_qkv(const std::vector<TensorView>& tensors,
                   const std::vector<cuda::WeightType>& types,
                   CudaAttention& to);
+    [[nodiscard]] CudaShare share_of_qkv(std::size_t which, const CudaAttention& of) const;
+    void share_heads(int heads, int kv_heads, int head_dim, CudaAttention& to) const;
+    void add_outputs(cuda::WeightType type, const TensorView& tensor, cuda::DeviceMatrix& to);
     void plan_attention(const ModelFile& file,
                         const LayerTensors& from,
                         CudaAttention& to,
@@ -126,6 +143,10 @@ private:
     std::vector<Item> items_;
     std::uint64_t bytes_ = 0;
     std::string wrong_;  // what is not finite; load() reports it
+    CudaPart part_;
+    CudaShare columns_;
+    CudaShare inner_;
+    int first_token_ = 0;
     int first_layer_ = 0;
     std::vector<CudaLayer> layers_;
     bool floats_ = false;  // float32 matrices stay so

@@ -1,7 +1,9 @@
-// What CudaForward and its caches take of the device: sizes, places, allocation.
+#include "model/cuda/cuda_workspace.hpp"
+
 #include <algorithm>
 
-#include "model/cuda/cuda_forward.hpp"
+#include "model/cuda/cuda_heads.hpp"
+#include "model/cuda/cuda_rows.hpp"
 #include "model/kernels/cuda/attention_layout.hpp"
 
 namespace paceline {
@@ -18,39 +20,40 @@ std::uint64_t size_of(int value) {
 
 /// The largest of what an attention of the target or of the adapter needs.
 struct Widest {
-    int q = 0;
-    int qkv = 0;
-    int heads = 0;
+    int q = 0;      // of all devices
+    int qkv = 0;    // of this one
+    int heads = 0;  // of this one
     int head_dim = 0;
 };
 
-Widest widest(const ModelConfig& config, const CudaOptions& options) {
-    Widest most{config.q_dim(), config.q_dim() + 2 * config.kv_dim(), config.heads,
-                config.head_dim};
-    if (options.adapter) {
-        const AdapterSpec& adapter = *options.adapter;
-        most.q = std::max(most.q, adapter.heads * adapter.head_dim);
-        most.qkv = std::max(most.qkv, (adapter.heads + 2 * adapter.kv_heads) * adapter.head_dim);
-        most.heads = std::max(most.heads, adapter.heads);
-        most.head_dim = std::max(most.head_dim, adapter.head_dim);
-    }
+Widest widest(const ModelConfig& config, const CudaOptions& options, const CudaPart& part) {
+    Widest most;
+    const auto add = [&](int heads, int kv_heads, int head_dim) {
+        const int own_kv = part.of_kv_heads(kv_heads).count;
+        const int own = own_kv * (heads / kv_heads);
+        most.q = std::max(most.q, heads * head_dim);
+        most.qkv = std::max(most.qkv, (own + 2 * own_kv) * head_dim);
+        most.heads = std::max(most.heads, own);
+        most.head_dim = std::max(most.head_dim, head_dim);
+    };
+    add(config.heads, config.kv_heads, config.head_dim);
+    if (options.adapter)
+        add(options.adapter->heads, options.adapter->kv_heads, options.adapter->head_dim);
     return most;
-}
-
-/// Of one call of a head (CudaForward::head_rows()).
-int head_rows_of(const BatchLimits& limits) {
-    return std::min(limits.rows, cuda::kBatchRows);
-}
-
-/// Hidden states of a batch, or logits of a head's rows.
-std::uint64_t staging_bytes(const ModelConfig& config, const BatchLimits& limits) {
-    return 4 * std::max(size_of(limits.rows) * size_of(config.dim),
-                        size_of(head_rows_of(limits)) * size_of(config.vocab_size));
 }
 
 }  // namespace
 
-int CudaForward::context_of(const ModelConfig& config, const CudaOptions& options) {
+int head_rows_of(const BatchLimits& limits) {
+    return std::min(limits.rows, cuda::kBatchRows);
+}
+
+std::uint64_t states_staging_bytes(const ModelConfig& config, const BatchLimits& limits) {
+    return 4 * std::max(size_of(limits.rows) * size_of(config.dim),
+                        size_of(head_rows_of(limits)) * size_of(config.vocab_size));
+}
+
+int cuda_context(const ModelConfig& config, const CudaOptions& options) {
     const int keys =
         std::min(pages_for(options.kv_slots) * kKvPageSlots, std::max(config.context_length, 1));
     return cuda::attention_splits(keys) * cuda::kAttentionSplit;
@@ -85,8 +88,8 @@ bool CudaCache::make(KvType type,
 /// Two things grow with the keys that a batch's rows see, both by the split: partial sums, and what
 /// the plan says of units and slots. Batches of 64 rows always fit; larger ones have room for all
 /// their rows where these see kWholeBatchContext keys, and for fewer rows after longer contexts.
-BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions& options) {
-    const int context = context_of(config, options);
+BatchLimits cuda_limits(const ModelConfig& config, const CudaOptions& options) {
+    const int context = cuda_context(config, options);
     const auto splits = [](int rows, int keys) {
         return std::int64_t{rows} * cuda::attention_splits(keys);
     };
@@ -95,11 +98,12 @@ BatchLimits CudaForward::limits_of(const ModelConfig& config, const CudaOptions&
                      splits(options.rows_max, std::min(context, kWholeBatchContext)))};
 }
 
-std::uint64_t CudaForward::place(const ModelConfig& config,
-                                 const CudaOptions& options,
-                                 bool splits_gates,
-                                 std::byte* base,
-                                 Workspace& to) {
+std::uint64_t place_workspace(const ModelConfig& config,
+                              const CudaOptions& options,
+                              const CudaPart& part,
+                              bool splits_gates,
+                              std::byte* base,
+                              CudaWorkspace& to) {
     std::uint64_t used = 0;
     const auto take = [&](auto*& pointer, std::uint64_t elements, std::uint64_t bytes_each) {
         pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(base + used);
@@ -110,19 +114,19 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         take(bytes, rows * size_of(cuda::padded_inputs(inputs)), 4);
         pointer = bytes;
     };
-    const BatchLimits limits = limits_of(config, options);
+    const BatchLimits limits = cuda_limits(config, options);
     const std::uint64_t rows = size_of(limits.rows);
-    const Widest most = widest(config, options);
+    const Widest most = widest(config, options, part);
     take(to.hidden, rows * size_of(config.dim), 4);
-    take(to.kept, size_of(kKeptBatches) * rows * size_of(config.dim), 4);
+    if (part.is_first()) take(to.kept, size_of(kKeptBatches) * rows * size_of(config.dim), 4);
     take_input(to.input, rows, config.dim);
     take_input(to.mixed, rows, most.q);
     take_input(to.gated, rows, config.ffn_dim);
-    take(to.gates, splits_gates ? rows * size_of(config.ffn_dim) : 0, 4);
+    take(to.gates, splits_gates ? rows * size_of(part.of_outputs(config.ffn_dim).count) : 0, 4);
     take(to.squares, rows * size_of(cuda::tiles_of(cuda::padded_inputs(config.dim))), 4);
     take(to.factors, rows, 4);
     take(to.qkv, rows * size_of(most.qkv), 4);
-    const bool merges = context_of(config, options) > cuda::kAttentionSplit;
+    const bool merges = cuda_context(config, options) > cuda::kAttentionSplit;
     take(to.partials,
          static_cast<std::uint64_t>(merges ? limits.splits : 0) * size_of(most.heads) *
              size_of(cuda::attention_partial_floats(most.head_dim)),
@@ -138,8 +142,12 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
         std::any_of(options.heads.begin(), options.heads.end(),
                     [](const HeadSpec& head) { return head.block == HeadBlock::Residual; });
     take(to.block, residual ? size_of(head_rows) * size_of(config.dim) : 0, 4);
+    if (!part.is_first()) {
+        take(to.head_rows, 1 + size_of(head_rows), 4);
+        return used;
+    }
     take(to.logits, size_of(head_rows) * size_of(config.vocab_size), 4);
-    take(to.draws, head_table_bytes(head_rows), 1);
+    take(to.draws, CudaHeads::table_bytes(head_rows), 1);
     to.head_rows = reinterpret_cast<std::int32_t*>(to.draws + head_rows);
     take(to.draw_scratch,
          std::max(cuda::draw_scratch_bytes(head_rows, config.vocab_size),
@@ -150,42 +158,20 @@ std::uint64_t CudaForward::place(const ModelConfig& config,
     return used;
 }
 
-std::uint64_t CudaForward::workspace_bytes(const ModelConfig& config,
-                                           const CudaOptions& options,
-                                           bool splits_gates) {
-    Workspace nowhere;
-    return place(config, options, splits_gates, nullptr, nowhere) +
-           BatchTables::device_bytes(limits_of(config, options)) +
-           RotationTable::device_bytes(context_of(config, options), config.rope.dims / 2);
+std::uint64_t cuda_workspace_bytes(const ModelConfig& config,
+                                   const CudaOptions& options,
+                                   const CudaPart& part,
+                                   bool splits_gates) {
+    CudaWorkspace nowhere;
+    return place_workspace(config, options, part, splits_gates, nullptr, nowhere) +
+           BatchTables::device_bytes(cuda_limits(config, options)) +
+           RotationTable::device_bytes(cuda_context(config, options), config.rope.dims / 2);
 }
 
-std::uint64_t CudaForward::draw_staging_bytes(const BatchLimits& limits) {
-    const int rows = head_rows_of(limits);
-    return head_table_bytes(rows) + 4 + size_of(rows) * sizeof(cuda::CandidateList);
-}
-
-std::uint64_t CudaForward::pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
-    const BatchLimits limits = limits_of(config, options);
-    return staging_bytes(config, limits) + draw_staging_bytes(limits) +
+std::uint64_t cuda_pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
+    const BatchLimits limits = cuda_limits(config, options);
+    return states_staging_bytes(config, limits) + CudaHeads::staging_bytes(head_rows_of(limits)) +
            BatchTables::pinned_bytes(limits);
-}
-
-CudaForward::Made CudaForward::make(const CudaOptions& options) {
-    Workspace nowhere;
-    const std::uint64_t bytes = place(config_, options, weights_.splits_gates(), nullptr, nowhere);
-    if (!cuda::PinnedMemory::allocate(staging_bytes(config_, limits_), pinned_) ||
-        !cuda::PinnedMemory::allocate(draw_staging_bytes(limits_), draw_pinned_))
-        return Made::NoPinnedMemory;
-    if (!cuda::DeviceMemory::allocate(bytes, memory_) || !BatchTables::make(limits_, tables_) ||
-        !RotationTable::make(rope_, context_of(config_, options), stream_, angles_))
-        return Made::NoDeviceMemory;
-    head_table()[1 + head_rows()] = 0;  // stop_head() copies it, also before there was a head
-    // What is after the last input of a row stays zero.
-    stream_.fill(memory_.data(), 0, bytes);
-    stream_.finish();
-    place(config_, options, weights_.splits_gates(), memory_.data(), at_);
-    if (!options.exact) blas_ = std::make_unique<cuda::Blas>(stream_, at_.blas);
-    return Made::All;
 }
 
 }  // namespace paceline

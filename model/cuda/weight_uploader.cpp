@@ -51,6 +51,12 @@ std::optional<StoredCodes> fitting_codes(const TensorView& tensor,
     return codes;
 }
 
+std::vector<CudaShare> all_rows(const std::vector<TensorView>& tensors) {
+    std::vector<CudaShare> rows;
+    for (const TensorView& tensor : tensors) rows.push_back({0, static_cast<int>(tensor.rows)});
+    return rows;
+}
+
 /// Whether the bf16 numbers of a copied row are finite.
 bool finite_bfloats(const std::byte* row, std::size_t count) {
     bool finite = true;
@@ -65,16 +71,23 @@ bool finite_bfloats(const std::byte* row, std::size_t count) {
 }  // namespace
 
 WeightUploader::WeightUploader(WeightType type, std::vector<TensorView> tensors)
-    : tensors_{std::move(tensors)} {
+    : WeightUploader{type, tensors, all_rows(tensors)} {}
+
+WeightUploader::WeightUploader(WeightType type,
+                               std::vector<TensorView> tensors,
+                               std::vector<CudaShare> rows)
+    : tensors_{std::move(tensors)}, rows_{std::move(rows)} {
+    PACE_CHECK(tensors_.size() == rows_.size(), "some rows of each tensor");
     shape_.type = type;
-    for (const TensorView& tensor : tensors_) shape_.outputs += static_cast<int>(tensor.rows);
+    for (const CudaShare& of_one : rows_) shape_.outputs += of_one.count;
     measure();
 }
 
 WeightUploader::WeightUploader(WeightType type,
                                const TensorView& tensor,
-                               std::vector<std::int64_t> list)
-    : tensors_{tensor}, list_{std::move(list)} {
+                               std::vector<std::int64_t> list,
+                               int first)
+    : tensors_{tensor}, rows_{{first, static_cast<int>(list.size())}}, list_{std::move(list)} {
     shape_.type = type;
     shape_.outputs = static_cast<int>(list_.size());
     measure();
@@ -83,9 +96,17 @@ WeightUploader::WeightUploader(WeightType type,
 WeightUploader WeightUploader::paired(WeightType type,
                                       const TensorView& gate,
                                       const TensorView& up) {
+    return paired(type, gate, up, {0, static_cast<int>(gate.rows)});
+}
+
+WeightUploader WeightUploader::paired(WeightType type,
+                                      const TensorView& gate,
+                                      const TensorView& up,
+                                      const CudaShare& rows) {
     PACE_CHECK(gate.rows == up.rows && gate.cols == up.cols, "a pair has equal shapes");
-    WeightUploader feed{type, std::vector<TensorView>{gate, up}};
-    feed.shape_.outputs = static_cast<int>(gate.rows);
+    WeightUploader feed{type, std::vector<TensorView>{gate, up},
+                        std::vector<CudaShare>{rows, rows}};
+    feed.shape_.outputs = rows.count;
     feed.shape_.paired = true;
     feed.measure();
     return feed;
@@ -124,11 +145,11 @@ std::string WeightUploader::fill(int first, int last, std::byte* out) const {
 }
 
 WeightUploader::Place WeightUploader::place_of(int output) const {
-    std::int64_t row = output;
     if (!list_.empty()) return {&tensors_.front(), list_[static_cast<std::size_t>(output)]};
-    for (const TensorView& tensor : tensors_) {
-        if (row < tensor.rows) return {&tensor, row};
-        row -= tensor.rows;
+    int row = output;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        if (row < rows_[i].count) return {&tensors_[i], rows_[i].first + row};
+        row -= rows_[i].count;
     }
     PACE_CHECK(false, "an output of one of the tensors");
     return {};

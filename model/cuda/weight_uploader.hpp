@@ -2,8 +2,9 @@
 //
 // A piece is a row (row-major types) or a tile of 16 outputs (records). Rows may come from several
 // tensors, one after the other (q, k, v), from two side by side (gate and up), or from a list of
-// one tensor's rows (a short list). bf16 rows of a bf16 file are copied unchanged; blocks of a file
-// keep their codes and scales, in another order.
+// one tensor's rows (a short list); from all rows of a tensor, or some of them (CudaPart). bf16
+// rows of a bf16 file are copied unchanged; blocks of a file keep their codes and scales, in
+// another order.
 //
 // Borrows the tensors. Several threads may fill different pieces after use_synthetic_rows(), if
 // that is called.
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "model/cuda/cuda_part.hpp"
 #include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/weights/tensor.hpp"
@@ -25,12 +27,24 @@ class WeightUploader {
 public:
     /// Rows of all `tensors`, one tensor after the other. They have equal columns.
     WeightUploader(cuda::WeightType type, std::vector<TensorView> tensors);
-    /// Rows `list` of one tensor.
-    WeightUploader(cuda::WeightType type, const TensorView& tensor, std::vector<std::int64_t> list);
+    /// Rows rows[i] of tensors[i], one tensor after the other.
+    WeightUploader(cuda::WeightType type,
+                   std::vector<TensorView> tensors,
+                   std::vector<CudaShare> rows);
+    /// Rows `list` of one tensor, a part of a longer list that begins at its entry `first`.
+    WeightUploader(cuda::WeightType type,
+                   const TensorView& tensor,
+                   std::vector<std::int64_t> list,
+                   int first = 0);
     /// Two tensors of equal shape, to be computed side by side.
     static WeightUploader paired(cuda::WeightType type,
                                  const TensorView& gate,
                                  const TensorView& up);
+    /// The same with some rows of both.
+    static WeightUploader paired(cuda::WeightType type,
+                                 const TensorView& gate,
+                                 const TensorView& up,
+                                 const CudaShare& rows);
 
     /// fill() generates the rows of these tensors, which have no bytes, from `seed`
     /// (model/weights/synthetic). For block types, which cuda::launch_random() does not generate.
@@ -50,6 +64,8 @@ public:
     /// not finite, also as the scale or minimum of a block; empty: there is none.
     [[nodiscard]] std::string fill(int first, int last, std::byte* out) const;
     [[nodiscard]] const std::vector<TensorView>& tensors() const { return tensors_; }
+    /// Of each tensor, which of its rows; of a list, which of its entries.
+    [[nodiscard]] const std::vector<CudaShare>& rows() const { return rows_; }
 
 private:
     struct Place {
@@ -68,6 +84,7 @@ private:
     [[nodiscard]] const std::byte* blocks_of(const Place& from) const;
 
     std::vector<TensorView> tensors_;
+    std::vector<CudaShare> rows_;
     std::optional<std::uint64_t> seed_;  // of synthetic rows
     std::vector<std::int64_t> list_;
     cuda::DeviceMatrix shape_;

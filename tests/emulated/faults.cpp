@@ -3,8 +3,8 @@
 //     PACELINE_EMULATED_DEVICES=N     cuda:0 to cuda:N-1 (1), in every process.
 //     PACELINE_EMULATED_FAULT=FILE    FILE holds a number N. The first process that comes to its
 //                                     Nth kernel takes FILE away and gets no more out of its
-//                                     device; processes that come later find no file and are
-//                                     spared.
+//                                     device; with "N hang" that kernel never ends. Processes that
+//                                     come later find no file and are spared.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -21,9 +21,16 @@ bool read_fault() {
     if (named == nullptr) return false;
     const std::string path = named;
     std::uint64_t launch = 0;
-    if (!(std::ifstream{path} >> launch)) return false;
+    std::string how;
+    std::ifstream file{path};
+    if (!(file >> launch)) return false;
+    const bool hangs = static_cast<bool>(file >> how) && how == "hang";
     // Whoever removes a file is the only one who does.
-    paceline::cuda::emulated::break_at(launch, [path] { return unlink(path.c_str()) == 0; });
+    paceline::cuda::emulated::break_at(launch, [path, hangs] {
+        if (unlink(path.c_str()) != 0) return false;
+        while (hangs) pause();
+        return true;
+    });
     return true;
 }
 

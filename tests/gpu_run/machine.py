@@ -19,6 +19,14 @@ def why_no_gpu() -> str:
     return "" if asked.returncode == 0 and "GPU 0" in asked.stdout else "no device: nvidia-smi lists none"
 
 
+def gpu_count() -> int:
+    """GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES leaves."""
+    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=60)
+    listed = sum(line.startswith("GPU ") for line in asked.stdout.splitlines())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return listed if visible is None else min(listed, len([word for word in visible.split(",") if word.strip()]))
+
+
 def cuda_homes() -> list:
     """Folders of CUDA toolkits: $CUDA_HOME, $CUDA_PATH and the usual places."""
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]

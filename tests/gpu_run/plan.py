@@ -11,7 +11,7 @@ import machine
 from place import Place
 from steps import Failure, Shell, Skip, Step
 
-SECTIONS = ["machine", "kernels", "backend", "links", "bench", "sanitizer", "parity", "loss", "peers",
+SECTIONS = ["machine", "kernels", "backend", "links", "groups", "bench", "sanitizer", "parity", "loss", "peers",
             "equality"]
 SHAPES = ["smollm2-135m", "llama-1b", "llama-8b", "llama-8b-q4_k_m", "llama-70b"]
 PEER_SHAPES = SHAPES[:3]  # of bf16 weights; 70B does not fit as a whole
@@ -113,6 +113,38 @@ def links_bench_step(choice: Choice) -> Step:
         return "see bench_links.md" + (f"; {missing}" if missing else "")
 
     return Step("links", "bench_links", work, 120, needs_gpu=not choice.emulated)
+
+
+def groups_steps(choice: Choice) -> list:
+    """A stage that several GPUs share: time of a barrier, a layer and a pass, and the text of one GPU."""
+    def two_gpus() -> None:
+        count = 2 if choice.emulated else machine.gpu_count()
+        if count < 2:
+            raise Skip(f"1 step needs two GPUs, {count} here")
+
+    def times(shell: Shell) -> str:
+        two_gpus()
+        shape = "tiny" if choice.emulated else "llama-8b"
+        few = ["--rows", "1,8", "--contexts", "8", "--prefill", "0", "--times", "1"] if choice.emulated else []
+        text = shell.run([choice.place.program("paceline_cuda_bench"), "--shape",
+                          choice.place.root / f"configs/shapes/{shape}.toml", "--only", "groups", "--group", "2", *few])
+        (shell.logs / "groups.md").write_text(text, encoding="utf-8")
+        return "see groups.md"
+
+    def text(shell: Shell) -> str:
+        two_gpus()
+        model, said = choice.the_model(), []
+        variables = {"PACELINE_EMULATED_DEVICES": "2"} if choice.emulated else {}
+        for device in ("cuda:0", "cuda:0,cuda:1"):
+            said.append(shell.run([choice.place.program("paceline"), "run", "-m", model, "--device", device, "-p",
+                                   PROMPT, "-n", "64", "--quiet", *DRAWN], **variables))
+        if said[0] != said[1]:
+            raise Failure("two GPUs say something else than one")
+        return "equal texts"
+
+    needs = not choice.emulated
+    return [Step("groups", "barrier, layer, pass", times, 180, needs_gpu=needs),
+            Step("groups", "equal text", text, 120, needs_gpu=needs)]
 
 
 def kernel_steps(choice: Choice) -> list:
@@ -309,7 +341,8 @@ def steps_of(choice: Choice) -> list:
     """All steps, in their order."""
     sanitized = [(tool, program) for program in SANITIZED for tool in SANITIZER_TOOLS]
     first_sanitized = ("memcheck", "gpu_gemm")
-    steps = [*device_steps(choice), *kernel_steps(choice), *early_bench_steps(choice),
+    steps = [*device_steps(choice), *kernel_steps(choice), *groups_steps(choice),
+             *early_bench_steps(choice),
              sanitizer_step(choice, *first_sanitized), *late_bench_steps(choice),
              doctest_step(choice, "loss", "a lost device", "gpu_backend", ["--no-skip", f"--test-case={LOST}"], 120)
              if not choice.emulated else None,

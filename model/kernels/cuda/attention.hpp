@@ -42,6 +42,9 @@ struct AttentionArgs {
     void* out = nullptr;        // [rows][out_stride]: bf16, or float where `wide`
     int out_stride = 0;
     bool wide = false;
+    // As many places in the memory of other devices, which get the same as `out`.
+    int others = 0;
+    void* other_out[kOthersMax] = {};
 };
 
 struct AttentionLaunch {

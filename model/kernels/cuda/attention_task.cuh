@@ -7,6 +7,7 @@
 
 #include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/device.cuh"
+#include "model/kernels/cuda/gemm/gemm_finish.cuh"
 
 namespace paceline::cuda::attention {
 
@@ -98,8 +99,13 @@ PACE_DEVICE void put_out(const AttentionArgs& call, int row, int head, int dim, 
         static_cast<std::size_t>(head * call.head_dim + dim);
     if (call.wide) {
         static_cast<float*>(call.out)[at] = value;
+        put_others(call.other_out, call.others,
+                   [&](void* out) { static_cast<float*>(out)[at] = value; });
     } else {
-        static_cast<std::uint16_t*>(call.out)[at] = float_to_bf16(value);
+        const std::uint16_t bits = float_to_bf16(value);
+        static_cast<std::uint16_t*>(call.out)[at] = bits;
+        put_others(call.other_out, call.others,
+                   [&](void* out) { static_cast<std::uint16_t*>(out)[at] = bits; });
     }
 }
 

@@ -32,7 +32,7 @@ PACE_DEVICE Place place_of(const RandomArgs& args, int output) {
     int part = 0;
     while (part + 1 < kRandomPartsMax && output >= args.parts[part].outputs)
         output -= args.parts[part++].outputs;
-    return {args.parts[part].seed, static_cast<std::uint64_t>(output)};
+    return {args.parts[part].seed, static_cast<std::uint64_t>(args.parts[part].first + output)};
 }
 
 PACE_DEVICE std::uint32_t row_major_word(const RandomArgs& args, std::uint64_t at) {
@@ -58,7 +58,7 @@ PACE_DEVICE int output_of(const DeviceMatrix& w, int tile, int g, int half) {
 PACE_DEVICE Place place_of(const RandomArgs& args, int tile, int g, int half) {
     const int output = output_of(args.matrix, tile, g, half);
     if (!args.matrix.paired) return place_of(args, output);
-    return {args.parts[half].seed, static_cast<std::uint64_t>(output)};
+    return {args.parts[half].seed, static_cast<std::uint64_t>(args.parts[half].first + output)};
 }
 
 PACE_DEVICE std::uint32_t int8_word(const RandomArgs& args, int tile, int step, int word) {

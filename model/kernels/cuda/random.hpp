@@ -16,6 +16,7 @@ namespace paceline::cuda {
 struct RandomPart {
     std::uint64_t seed = 0;  // the tensor's: random_seed()
     int outputs = 0;
+    int first = 0;  // of the tensor's rows, which the outputs are
 };
 inline constexpr int kRandomPartsMax = 3;
 

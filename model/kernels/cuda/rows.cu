@@ -125,12 +125,17 @@ PACE_KERNEL void embed(EmbedArgs args) {
     let_next_start();
     const int row = block_x();
     if (row >= rows_of(args.rows)) return;
-    const int token = args.tokens[row];
-    if (token < 0) return;
+    if (args.tokens[row] < 0) return;
+    const int place = args.tokens[row] - args.first_token;
+    if (place < 0 || place >= args.table.outputs) return;
     const int dim = args.table.inputs;
-    float* hidden = args.hidden + static_cast<std::size_t>(row) * static_cast<std::size_t>(dim);
-    for (int k = thread_index(); k < dim; k += block_size())
-        hidden[k] = weight_at(args.table, token, k);
+    const std::size_t begin = static_cast<std::size_t>(row) * static_cast<std::size_t>(dim);
+    for (int k = thread_index(); k < dim; k += block_size()) {
+        const float value = weight_at(args.table, place, k);
+        const std::size_t at = begin + static_cast<std::size_t>(k);
+        args.hidden[at] = value;
+        put_others(args.other_hidden, args.others, [&](float* hidden) { hidden[at] = value; });
+    }
 }
 
 PACE_KERNEL void ready(ReadyArgs args) {
@@ -140,10 +145,11 @@ PACE_KERNEL void ready(ReadyArgs args) {
     if (row >= rows_of(args.rows)) return;
     const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) *
                                             static_cast<std::size_t>(args.dim);
+    const int columns = args.columns > 0 ? args.columns : args.dim;
     // Whole warps go round: make_ready() sums over sixteen lanes.
-    for (int first = 0; first < args.dim; first += block_size()) {
+    for (int first = 0; first < columns; first += block_size()) {
         const int column = first + thread_index();
-        const bool valid = column < args.dim;
+        const bool valid = column < columns;
         make_ready(args.next, row, column, valid ? hidden[column] : 0.0f, valid);
     }
 }
@@ -239,7 +245,8 @@ PACE_KERNEL void add_silu(AddSiluArgs args) {
     const float factor = norm_factor(args.norm, row);
     const float* hidden = args.hidden + static_cast<std::size_t>(args.row_index[row]) * dim;
     const float* turned = args.turned + static_cast<std::size_t>(row) * dim;
-    for (int c = thread_index(); c < args.dim; c += block_size()) {
+    const int columns = args.columns > 0 ? args.columns : args.dim;
+    for (int c = thread_index(); c < columns; c += block_size()) {
         const float n = hidden[c] * args.weights[c] * factor;
         put_input(args.next, row, c, n + silu(turned[c]));
     }

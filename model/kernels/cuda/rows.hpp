@@ -13,10 +13,14 @@ namespace paceline::cuda {
 
 /// How the embedding's numbers are stored; records are those of gemm/gemm_records.hpp.
 struct EmbedArgs {
-    DeviceMatrix table;                    // [vocab][dim]
+    DeviceMatrix table;                    // [vocab][dim], or some of its rows
     const std::int32_t* tokens = nullptr;  // of each row; negative: its hidden state is given
     const std::int32_t* rows = nullptr;
     float* hidden = nullptr;  // [rows][dim]
+    int first_token = 0;      // of the table's first row; rows with tokens that it has not stay
+    // As many places in the memory of other devices, which get the same as `hidden`.
+    int others = 0;
+    float* other_hidden[kOthersMax] = {};
 };
 /// hidden[row] = the embedding of its token.
 void launch_embed(Stream& stream, const EmbedArgs& args, int rows_max);
@@ -27,6 +31,7 @@ struct ReadyArgs {
     const std::int32_t* rows = nullptr;
     int dim = 0;
     NextInput next;
+    int columns = 0;  // of these rows that are made ready, from the first on; 0: all
 };
 /// Makes rows ready for a product, as the Residual finish of the product before would have.
 void launch_ready(Stream& stream, const ReadyArgs& args, int rows_max);
@@ -41,6 +46,7 @@ struct AddSiluArgs {
     RowNorm norm;
     const float* turned = nullptr;  // [rows][dim]: T n
     NextInput next;                 // without weights and squares
+    int columns = 0;                // of these rows that are made, from the first on; 0: all
 };
 void launch_add_silu(Stream& stream, const AddSiluArgs& args, int rows_max);
 

@@ -1,4 +1,4 @@
-// What the host does with a device: memory, copies, streams, events, graphs.
+// What the host does with devices: memory, copies, streams, events, graphs.
 //
 // RAII for all of it. Implementation: runtime_cuda.cu, on the CUDA runtime. A program links one
 // implementation; tests have another one. Kernels are launched with launch.cuh.
@@ -7,6 +7,10 @@
 // that fails means that the device or this program is broken, and CUDA gives no way back from
 // there within a process: it throws DeviceError naming call, file, line and device, the stage
 // ends, and its supervisor starts it anew.
+//
+// Memory, streams and events belong to the device that is the calling thread's when they are made.
+// Kernels are launched, and events recorded, in streams of the calling thread's device alone;
+// copies and waits take any.
 //
 // Threads: an object is used by one thread at a time. C++17 (nvcc compiles it too).
 #pragma once
@@ -39,6 +43,11 @@ DeviceInfo use_device(int index);
 
 /// Makes device `index` the calling thread's again, for a thread that serves several. Cheap.
 void set_device(int index);
+
+/// Lets kernels of each of `devices` read and write the memory of the others. False if one of them
+/// cannot, naming none: the caller does without. Leaves the calling thread's device as it was.
+/// Throws DeviceError.
+[[nodiscard]] bool enable_peers(const std::vector<int>& devices);
 
 /// Device memory. Empty after a move; freed at the end.
 class DeviceMemory {
@@ -96,6 +105,7 @@ private:
 };
 
 class Graph;
+class Event;
 
 /// Pieces of equal size that lie one after the other on the host, and apart on the device.
 struct Pieces {
@@ -123,12 +133,19 @@ public:
     void join_on_device(void* together, const void* apart, const Pieces& pieces);
     void part_on_device(void* apart, const void* together, const Pieces& pieces);
     void fill(void* device, std::uint8_t value, std::size_t bytes);
+    /// What comes after this begins once everything is done that was in the event's stream when it
+    /// was last recorded; at once if it never was. Of an event for order. In a recording it must be
+    /// one of the recording; a stream that waits for such a one becomes part of the recording.
+    void wait(const Event& event);
     /// Returns when all of it is done. Throws DeviceError if a kernel failed.
     void finish();
     /// Whether all of it is done.
     [[nodiscard]] bool idle();
 
-    /// What `work` puts into this stream, recorded instead of done.
+    /// What `work` puts into this stream, recorded instead of done; and into others, of any device,
+    /// from the point on where they wait for an event that was recorded here. At the end of `work`
+    /// this stream must have waited for all they were given. The recording is one graph: launched
+    /// in one stream, and done there when all of it is.
     [[nodiscard]] Graph record(const std::function<void()>& work);
 
     struct Handle;  // of the implementation
@@ -155,21 +172,28 @@ private:
     std::unique_ptr<Recording> recording_;
 };
 
-/// A point in a stream, and the time between two of them.
+enum class EventUse : std::uint8_t {
+    Time,   // asked for by the host; in a recording it is reached each time that this is launched
+    Order,  // waited for by other streams; in a recording it is an edge and no more: it has to be
+            // recorded anew before anything outside waits for it
+};
+
+/// A point in a stream: when it was reached, or what others wait for.
 class Event {
 public:
-    Event();
+    explicit Event(EventUse use = EventUse::Time);
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
     ~Event();
     void record(Stream& stream);
     [[nodiscard]] bool reached() const;
-    /// Of two events that were reached.
+    /// Of two events of time that were reached.
     static double seconds_between(const Event& from, const Event& to);
 
     struct Handle;
 
 private:
+    friend class Stream;
     std::unique_ptr<Handle> handle_;
 };
 

@@ -129,6 +129,37 @@ void set_device(int index) {
                       cudaGetErrorName(status) + ", " + cudaGetErrorString(status));
 }
 
+bool enable_peers(const std::vector<int>& devices) {
+    int before = 0;
+    CUDA_CHECK(cudaGetDevice(&before));
+    const auto each_pair = [&](const auto& call) {
+        for (const int from : devices) {
+            for (const int to : devices) {
+                if (from != to && !call(from, to)) return false;
+            }
+        }
+        return true;
+    };
+    const bool can = each_pair([](int from, int to) {
+        int reaches = 0;
+        CUDA_CHECK(cudaDeviceCanAccessPeer(&reaches, from, to));
+        return reaches != 0;
+    });
+    if (!can) return false;
+    (void)each_pair([](int from, int to) {
+        set_device(from);
+        const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+        if (status == cudaErrorPeerAccessAlreadyEnabled) {
+            (void)cudaGetLastError();
+        } else {
+            check(status, "cudaDeviceEnablePeerAccess", __FILE__, __LINE__);
+        }
+        return true;
+    });
+    set_device(before);
+    return true;
+}
+
 bool DeviceMemory::allocate(std::size_t bytes, DeviceMemory& to) {
     DeviceMemory made;
     if (bytes > 0) {
@@ -291,11 +322,15 @@ void Graph::launch(Stream& stream) const {
 
 struct Event::Handle {
     cudaEvent_t event = nullptr;
+    EventUse use = EventUse::Time;
     bool recorded = false;  // CUDA calls an event done that was never recorded
 };
 
-Event::Event() : handle_(std::make_unique<Handle>()) {
-    CUDA_CHECK(cudaEventCreate(&handle_->event));
+Event::Event(EventUse use) : handle_(std::make_unique<Handle>()) {
+    handle_->use = use;
+    // Without a time a wait costs less.
+    const unsigned flags = use == EventUse::Time ? 0U : cudaEventDisableTiming;
+    CUDA_CHECK(cudaEventCreateWithFlags(&handle_->event, flags));
 }
 
 Event::~Event() {
@@ -304,10 +339,19 @@ Event::~Event() {
 
 void Event::record(Stream& stream) {
     cudaStream_t native_stream = without_kernel(stream);
-    // In a graph an event is a node of its own, to be seen from outside of it.
-    const unsigned flags = records(native_stream) ? cudaEventRecordExternal : 0U;
+    // In a graph an event of time is a node of its own, to be seen from outside of it; one of order
+    // is no node: who waits for it depends on what was recorded before.
+    const bool outside = handle_->use == EventUse::Time && records(native_stream);
+    const unsigned flags = outside ? cudaEventRecordExternal : 0U;
     CUDA_CHECK(cudaEventRecordWithFlags(handle_->event, native_stream, flags));
     handle_->recorded = true;
+}
+
+void Stream::wait(const Event& event) {
+    if (event.handle_->use != EventUse::Order)
+        throw DeviceError("wait() for an event that is not for order");
+    if (!event.handle_->recorded) return;
+    CUDA_CHECK(cudaStreamWaitEvent(without_kernel(*this), event.handle_->event, 0));
 }
 
 bool Event::reached() const {

@@ -17,6 +17,10 @@ namespace emulated {
 /// A kernel has no name that a program could find; that of its argument's type tells which it is.
 [[nodiscard]] std::string kernel_name(const std::type_info& argument);
 
+/// Throws DeviceError if the stream belongs to another device than the calling thread's, or if
+/// `argument` points into memory that its device does not reach.
+void check_launch(const Stream& stream, const Grid& grid, const void* argument, std::size_t bytes);
+
 /// Runs `body` on `grid`, or appends that to what `stream` records.
 void submit(Stream& stream, Grid grid, std::function<void()> body);
 
@@ -28,14 +32,14 @@ void launch(Stream& stream,
             void (*kernel)(Args),
             const std::type_identity_t<Args>& args) {
     static_assert(std::is_trivially_copyable_v<Args>);
-    emulated::submit(stream,
-                     {.kernel = emulated::kernel_name(typeid(Args)),
-                      .blocks_x = shape.blocks_x,
-                      .blocks_y = shape.blocks_y,
-                      .threads = shape.threads,
-                      .shared_bytes = shape.shared_bytes,
-                      .overlaps_previous = shape.overlaps_previous},
-                     [kernel, args] { kernel(args); });
+    const emulated::Grid grid{.kernel = emulated::kernel_name(typeid(Args)),
+                              .blocks_x = shape.blocks_x,
+                              .blocks_y = shape.blocks_y,
+                              .threads = shape.threads,
+                              .shared_bytes = shape.shared_bytes,
+                              .overlaps_previous = shape.overlaps_previous};
+    emulated::check_launch(stream, grid, &args, sizeof args);
+    emulated::submit(stream, grid, [kernel, args] { kernel(args); });
 }
 
 }  // namespace paceline::cuda

@@ -29,17 +29,22 @@ void set_order(Order order);
 
 inline constexpr std::size_t kMemoryDefault = std::size_t{8} << 30U;
 
-/// How much device memory there is in all; what is allocated stays so.
+/// How much memory each device has; what is allocated stays so.
 void set_memory_limit(std::size_t bytes);
 [[nodiscard]] std::size_t memory_limit();
+/// Of all devices, and of one.
 [[nodiscard]] std::size_t memory_used();
+[[nodiscard]] std::size_t memory_used(int device);
 /// Host memory that is pinned, and how much of it there may be: at first any.
 [[nodiscard]] std::size_t pinned_used();
 void set_pinned_limit(std::size_t bytes);
 
-/// How many devices there are: 1 at first. They share one memory and all settings.
+/// How many devices there are: 1 at first. Each has memory of its own; they share all settings. No
+/// device is let into another's memory any more, and the calling thread is back at cuda:0.
 void set_devices(int count);
 [[nodiscard]] int devices();
+/// Whether enable_peers() can let devices into each other's memory: at first it can.
+void set_peers_possible(bool possible);
 
 /// Memory that others made, and that counts as device memory while it is there: what another
 /// process exported, for instance. It is not part of memory_used().
@@ -67,6 +72,11 @@ void set_blas_problem(const std::string& what);
 /// finish() all that is left. What a copy reads on the host has to stay there until then. Usually
 /// everything is done at once. For streams that have nothing left to do.
 void set_lazy(bool lazy);
+
+/// The streams of this device run as far as they can before any other of a lazy device moves, and
+/// so does its part of a recording that is launched; -1, as at first: of none. What they do not
+/// wait for is then not there yet. For one thread that uses the devices.
+void set_ahead(int device);
 
 /// What has crossed, and how often a thread waited, since the process began.
 struct Traffic {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "model/kernels/cuda/attention.hpp"
@@ -125,6 +126,7 @@ struct How {
     int unit_rows = 0;  // 0: as the batch asks for
     bool wide = true;
     bool stopped = false;  // the batch has no rows any more when the kernels begin
+    int others = 0;        // places that get the results too; the last one's are returned
 };
 
 /// One call on the device: [rows][heads][head_dim].
@@ -168,11 +170,18 @@ inline std::vector<float> attend(const Cache& cache,
     args.out = out.data();
     args.out_stride = out_stride;
     args.wide = how.wide;
+    args.others = how.others;
+    std::vector<std::unique_ptr<OnDevice<float>>> others;
+    for (int i = 0; i < how.others; ++i) {
+        others.push_back(
+            std::make_unique<OnDevice<float>>(std::vector<float>(size_of(rows * out_stride))));
+        args.other_out[i] = others.back()->data();
+    }
     Stream stream;
     launch_attention(stream, args,
                      {how.kernel, unit_rows, how.blocks, plan.header().partials == 0});
     stream.finish();
-    const std::vector<float> taken = out.take();
+    const std::vector<float> taken = how.others == 0 ? out.take() : others.back()->take();
     std::vector<float> result;
     for (int r = 0; r < rows; ++r) {
         for (int i = 0; i < shape.q_numbers(); ++i) {

@@ -101,6 +101,24 @@ TEST_CASE("the tensor-core kernel takes every head of a multiple of 16") {
     }
 }
 
+TEST_CASE("the memory of other devices gets the same results, with one split and with several") {
+    Cache cache{{6, 2, 48, CacheType::BF16}, 10};
+    const std::vector<KvSlot> slots = put_text(cache, 300, 2);
+    for (const AttentionKernel kernel : {AttentionKernel::Mma, AttentionKernel::Plain}) {
+        for (const bool wide : {true, false}) {
+            for (const int keys : {70, 300}) {
+                const std::vector<TestRow> rows = {row_to(slots, keys, 1), row_to(slots, 60, 2)};
+                const std::vector<float> own =
+                    attend(cache, rows, {.kernel = kernel, .wide = wide});
+                for (const int others : {1, 3, kOthersMax})
+                    CHECK(same_bits(
+                        attend(cache, rows, {.kernel = kernel, .wide = wide, .others = others}),
+                        own));
+            }
+        }
+    }
+}
+
 TEST_CASE("both kernels agree with the reference on chains, chunks of prefill and trees") {
     Cache cache{{6, 2, 64, CacheType::BF16}, 16};
     const std::vector<KvSlot> slots = put_text(cache, 300, 3);

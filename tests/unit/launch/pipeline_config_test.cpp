@@ -384,7 +384,9 @@ TEST_CASE("a stage is exact whatever it runs on: there is no key for it") {
 TEST_CASE("words for devices") {
     CHECK(parse_device("cpu") == Device{});
     CHECK(parse_device("cuda:12") == Device{12});
-    for (const char* word : {"", "gpu", "cuda", "cuda:", "cuda:-1", "cuda:1x", "CPU"}) {
+    CHECK(parse_device("cuda:1,cuda:0").value().gpus() == std::vector<int>{1, 0});
+    for (const char* word : {"", "gpu", "cuda", "cuda:", "cuda:-1", "cuda:1x", "CPU", "cuda:0,",
+                             "cuda:0,cpu", "cpu,cuda:0", "cuda:0,1"}) {
         CAPTURE(word);
         CHECK(!parse_device(word).has_value());
     }

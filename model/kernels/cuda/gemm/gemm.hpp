@@ -7,7 +7,8 @@
 // Row-invariant, across both: the bits of a row's y depend on W and that row's x alone. Inputs are
 // summed in steps of step_inputs() in ascending order within a slice, the slices of a matrix in
 // ascending order; how many slices there are follows from the number of inputs. So how a product is
-// spread over the device (gemm_choice.hpp) is free. Rows are padded to tiles of kTileRows.
+// spread over the device (gemm_choice.hpp) is free, and so is how a matrix's outputs are shared
+// among devices: each of them multiplies whole rows of W. Rows are padded to tiles of kTileRows.
 //
 // Weights are read straight from where the loader put them, and begin to arrive before the kernel
 // in front has ended. What follows a product is fused after it (Finish): the norm in front of a
@@ -29,6 +30,8 @@ inline constexpr int kTileOutputs = 16;    // of a tensor-core product
 inline constexpr int kTileRows = 8;        // of one
 inline constexpr int kBatchRows = 64;      // that a block of the batch kernel has at most
 inline constexpr int kGemmRowsMax = 1024;  // of a call
+/// Devices that get what another one makes: the others of up to 8 that share a model.
+inline constexpr int kOthersMax = 7;
 // Up to so many rows each block sums up the norm of a row itself.
 inline constexpr int kFusedNormRows = 16;
 
@@ -106,6 +109,10 @@ struct NextInput {
     float* squares = nullptr;        // [rows][tiles of 16]
     int stride = 0;
     bool wide = false;
+    // As many places in the memory of other devices, which get the same: of each x and squares.
+    int others = 0;
+    void* other_x[kOthersMax] = {};
+    float* other_squares[kOthersMax] = {};
 };
 
 enum class FinishKind : std::uint8_t {
@@ -123,6 +130,7 @@ struct Finish {
     // Store, GatedBy: [rows][out_stride]; Residual: hidden [call's rows][out_stride]
     float* out = nullptr;
     int out_stride = 0;
+    float* out_also = nullptr;  // Residual: gets the same as `out`, on another device; or nullptr
     const std::int32_t* row_index = nullptr;  // Residual: the place of each row in `out`
     NextInput next;
 };

@@ -18,14 +18,28 @@ PACE_DEVICE float sum_of_16(float value) {
     return value;
 }
 
+/// Calls `put` with the place of each other device: `places` has `others` of them.
+template <class T, class Put>
+PACE_DEVICE void put_others(T* const (&places)[kOthersMax], int others, const Put& put) {
+    if (others == 0) return;
+#pragma unroll
+    for (int i = 0; i < kOthersMax; ++i) {
+        if (i < others) put(places[i]);
+    }
+}
+
 /// One element of the next product's input.
 PACE_DEVICE void put_input(const NextInput& next, int row, int column, float value) {
     const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(next.stride) +
                            static_cast<std::size_t>(column);
     if (next.wide) {
         static_cast<float*>(next.x)[at] = value;
+        put_others(next.other_x, next.others, [&](void* x) { static_cast<float*>(x)[at] = value; });
     } else {
-        static_cast<std::uint16_t*>(next.x)[at] = float_to_bf16(value);
+        const std::uint16_t bits = float_to_bf16(value);
+        static_cast<std::uint16_t*>(next.x)[at] = bits;
+        put_others(next.other_x, next.others,
+                   [&](void* x) { static_cast<std::uint16_t*>(x)[at] = bits; });
     }
 }
 
@@ -44,9 +58,11 @@ PACE_DEVICE void make_ready(const NextInput& next,
     if (next.weights != nullptr) value *= weight != nullptr ? *weight : next.weights[column];
     put_input(next, row, column, value);
     if (next.squares != nullptr && column % kTileOutputs == 0) {
-        const int tiles = tiles_of(next.stride);
-        next.squares[static_cast<std::size_t>(row) * static_cast<std::size_t>(tiles) +
-                     static_cast<std::size_t>(column / kTileOutputs)] = squares;
+        const auto tiles = static_cast<std::size_t>(tiles_of(next.stride));
+        const std::size_t at =
+            static_cast<std::size_t>(row) * tiles + static_cast<std::size_t>(column / kTileOutputs);
+        next.squares[at] = squares;
+        put_others(next.other_squares, next.others, [&](float* other) { other[at] = squares; });
     }
 }
 
@@ -123,6 +139,7 @@ PACE_DEVICE void finish_as(const Finish& finish,
             float* hidden = out_at(finish, place, column);
             h = (loaded != nullptr ? loaded->hidden : *hidden) + y;
             *hidden = h;
+            if (finish.out_also != nullptr) finish.out_also[hidden - finish.out] = h;
         }
         make_ready(finish.next, row, column, h, valid, weight);
     } else if constexpr (kKind == FinishKind::Input) {

@@ -87,7 +87,9 @@ TEST_CASE("after a change the new method is compared with its own record") {
 
 TEST_CASE("plain decoding follows if the usual method loses and nothing else is known") {
     const Planted planted;
-    MethodHistory alone{planted.file, {.threads = 1}, "", planted.folder.path().string()};
+    ModelOptions one_thread;
+    one_thread.threads = 1;
+    MethodHistory alone{planted.file, one_thread, "", planted.folder.path().string()};
     const std::string usual = alone.choose(kPlainMethod).method;
     alone.add(usual, gains(1.2));
     MethodWatch watch{alone, usual, kPlainMethod, 2.0};

@@ -1,0 +1,65 @@
+// CudaGroup: what makes several devices work on one batch: the order between their streams, and the
+// places in each other's memory.
+//
+//     fork      what the first device has done before, the others find
+//     barrier   what each device has done before, all find
+//     join      what the others have done before, the first finds
+//
+// Each device's kernels write what all need into the memory of all, between two barriers; what they
+// read there was written before the first of the two. Four buffers go round (mixed, input with its
+// squares, gated): each is read between the barrier after it was written and the next one, and
+// written again no sooner than after that, so none is needed twice.
+//
+// A recording is made of the first device's stream, from fork() to join(): one graph with kernels
+// of all devices, whose edges the barriers are; so it is launched at once, in one stream.
+//
+// Borrows the ranks. Used by one thread.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "model/cuda/cuda_rank.hpp"
+
+namespace paceline {
+
+class CudaGroup {
+public:
+    using Ranks = std::span<const std::unique_ptr<CudaRank>>;
+
+    /// One device or several, which reach each other.
+    explicit CudaGroup(Ranks ranks) : ranks_{ranks} {}
+    [[nodiscard]] Ranks ranks() const { return ranks_; }
+    /// Where calls begin and end.
+    [[nodiscard]] CudaRank& first() const { return *ranks_.front(); }
+    [[nodiscard]] Ranks others() const { return ranks_.subspan(1); }
+
+    /// Calls work(rank) for each, its device being the calling thread's.
+    template <class Work>
+    void on_each(const Work& work) const;
+    // Nothing on one device.
+    void fork() const;
+    void join() const;
+    void barrier() const;
+    /// Waits until all devices are idle.
+    void finish() const;
+    /// Lets `next`, which is of whole rows in a device's own `buffer`, begin at a column, and go to
+    /// the same place in the memory of the other devices.
+    void share(const CudaRank& rank,
+               void* CudaWorkspace::*buffer,
+               int first_column,
+               cuda::NextInput& next) const;
+
+private:
+    Ranks ranks_;
+};
+
+template <class Work>
+void CudaGroup::on_each(const Work& work) const {
+    for (const std::unique_ptr<CudaRank>& rank : ranks_) {
+        if (ranks_.size() > 1) cuda::set_device(rank->device);
+        work(*rank);
+    }
+}
+
+}  // namespace paceline
