@@ -1,7 +1,7 @@
 // Device: what a backend computes on, and how people write it: "cpu", "cuda:0", or several GPUs
 // that share every matrix, "cuda:0,cuda:1". Of a GPU also whether its sums are exact, so that a
-// text does not depend on the batches that its rows came in: in a pipeline they always are, as no batch
-// of it is large enough for cuBLAS (CudaOptions::exact).
+// text does not depend on the batches that its rows came in: in a pipeline they always are, as no
+// batch of it is large enough for cuBLAS (CudaOptions::exact).
 //
 // Plain values; any thread.
 #pragma once

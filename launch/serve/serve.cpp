@@ -117,7 +117,8 @@ private:
     /// for a moment in which no answer is open.
     void keep_method(serve::ServedMethod& method, Service& service) {
         using Clock = std::chrono::steady_clock;
-        const auto period = options_.replan_s > 0.0 ? millis(options_.replan_s) : kRecordPeriod;
+        const auto period = options_.replan_s > 0.0 ? std::max(millis(options_.replan_s), kIdleLook)
+                                                    : kRecordPeriod;
         auto next_look = Clock::now() + period;
         bool last = false;
         while (!last) {

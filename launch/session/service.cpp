@@ -118,6 +118,8 @@ ServiceSnapshot Service::snapshot() const {
     ServiceSnapshot copy = *shown();
     const std::lock_guard lock{idle_mutex_};
     copy.waiting = unfinished_ - std::min(unfinished_, copy.running);
+    // Without a loop nothing is published until the other pipeline is there.
+    if (draining_ && copy.state == ServiceState::Changing) copy.state = ServiceState::Draining;
     return copy;
 }
 
@@ -285,7 +287,7 @@ void Service::tick() {
     const std::vector<LostStage> lost = session_->lost_stages();
     const bool whole = std::none_of(lost.begin(), lost.end(),
                                     [](const LostStage& stage) { return stage.essential; });
-    if (whole) whole_time_ += passed;
+    if (whole && !changing_) whole_time_ += passed;  // loading counts for no deadline
     check_deadlines();
     publish();
 }
@@ -340,6 +342,7 @@ Error Service::gone() const {
 }
 
 void Service::publish() {
+    if (over_) return;  // what over() has shown stays
     if (const auto now = Clock::now(); now - usage_read_ >= kUsagePeriod) {
         usage_read_ = now;
         totals_.usage = session_->usage();

@@ -187,6 +187,7 @@ private:
     void post(std::function<void()> call);
     void watch_session();
     // Of change(), on its thread.
+    [[nodiscard]] ChangeResult stay(const Error& why);
     [[nodiscard]] bool let_go();
     void lose(const Error& why);
     void attach(std::unique_ptr<PipelineSession> fresh);
@@ -213,7 +214,6 @@ private:
 
     // All of these on the loop's thread.
     [[nodiscard]] bool pause();  // whether no answer is open; none is begun from then on
-    void go_on();
     void take_inbox();
     void compiled(AnswerId id, const Result<CompiledGrammarPtr>& made);
     void begin_next();

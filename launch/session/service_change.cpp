@@ -13,6 +13,13 @@
 #include "launch/session/service.hpp"
 
 namespace paceline {
+namespace {
+
+Error shutting_down() {
+    return {Errc::Cancelled, "shutting down: no other pipeline is started"};
+}
+
+}  // namespace
 
 ChangeResult Service::change(const PipelineChange& wanted) {
     bool idle = false;
@@ -21,10 +28,8 @@ ChangeResult Service::change(const PipelineChange& wanted) {
     std::unique_ptr<PipelineSession> fresh;
     if (wanted.beside) {
         Result<std::unique_ptr<PipelineSession>> opened = wanted.open();
-        if (!opened) {
-            session_->call([this] { go_on(); });
-            return {ChangeOutcome::Kept, opened.error()};
-        }
+        if (!opened) return stay(opened.error());
+        if (draining_) return stay(shutting_down());  // this pipeline answers what waits
         fresh = std::move(opened).value();
     }
     if (!let_go()) return {ChangeOutcome::Failed, gone()};
@@ -33,7 +38,8 @@ ChangeResult Service::change(const PipelineChange& wanted) {
         Result<std::unique_ptr<PipelineSession>> opened = wanted.open();
         if (!opened) {
             why = opened.error();
-            opened = wanted.again();
+            opened = draining_ ? Result<std::unique_ptr<PipelineSession>>{shutting_down()}
+                               : wanted.again();
         }
         if (!opened) {
             lose(opened.error());
@@ -60,10 +66,18 @@ bool Service::pause() {
     return true;
 }
 
-void Service::go_on() {
-    changing_ = false;
-    begin_next();
-    publish();
+/// The pipeline goes on, unless its loop has ended meanwhile.
+ChangeResult Service::stay(const Error& why) {
+    bool lives = false;
+    session_->call([&] {
+        changing_ = false;
+        lives = !over_;
+        if (!lives) return;
+        begin_next();
+        publish();
+    });
+    if (!lives) return {ChangeOutcome::Failed, gone()};
+    return {ChangeOutcome::Kept, why};
 }
 
 /// Ends the session, and with it the loop: nothing of this class runs afterwards. False: the loop

@@ -1,8 +1,8 @@
 // CudaLaunches: the kernels of a sub-layer, put into the stream of one device.
 //
 // Each function launches what the device has to do of one step; it does nothing where the device
-// has no part of the matrix. Between steps whose results all devices need there is a barrier, which is
-// the caller's (cuda_group.hpp).
+// has no part of the matrix. Between steps whose results all devices need there is a barrier,
+// which is the caller's (cuda_group.hpp).
 //
 // Borrows the group and the tables of the batch. Used by one thread.
 #pragma once

@@ -32,6 +32,7 @@ void ServedMethod::measured(double gain, double plain_seconds) {
 
 void ServedMethod::change_if_idle(Service& service) {
     if (!next_ || !service.wait_idle(std::chrono::milliseconds{0})) return;
+    if (service.snapshot().state != ServiceState::Ok) return;  // before what fits is computed
     std::optional<ServedPipeline> opened;  // without its session, which the service has
     const auto open = [this, &opened](const std::string& method) {
         return [this, &opened, method]() -> Result<std::unique_ptr<PipelineSession>> {

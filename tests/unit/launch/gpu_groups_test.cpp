@@ -1,4 +1,5 @@
-// Stages on several GPUs: in a configuration, and in a plan with sizes that are easy to add: a layer is 10 GB, a draft 3.
+// Stages on several GPUs: in a configuration, and in a plan with sizes that are easy to add: a
+// layer is 10 GB, a draft 3.
 #include "launch/placement/gpu_groups.hpp"
 
 #include <numeric>
