@@ -70,7 +70,9 @@ Complaint check_shared_gpus(const PipelineConfig& config) {
         for (const int gpu : stage.device.gpus()) {
             const auto [at, is_first] = first_on.emplace(gpu, &stage);
             const StageConfig& other = *at->second;
-            if (is_first || (!stage.process.empty() && stage.process == other.process)) continue;
+            const bool same = &other == &stage;  // a GPU that is named twice: gpu_check.cpp
+            if (is_first || same || (!stage.process.empty() && stage.process == other.process))
+                continue;
             return "[[stage]] \"" + stage.name + "\": device = \"" + to_text(Device{gpu}) +
                    "\" is that of \"" + other.name +
                    "\" too; stages that share a GPU must be in one process (process = \"...\", the "

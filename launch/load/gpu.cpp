@@ -73,7 +73,7 @@ std::string gpu_version_text() {
 }
 
 std::vector<MemoryUse> gpu_memory(const ModelFile& /*file*/, const CudaOptions& options) {
-    return std::vector<MemoryUse>(devices_of(options).size());
+    return std::vector<MemoryUse>(1 + options.others.size());
 }
 
 bool can_size_gpus() {
