@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <span>
 
 #include "launch/base/device.hpp"
 
@@ -23,17 +24,21 @@ bool joins(const GpuMachine& machine, const std::vector<int>& group, int gpu) {
     });
 }
 
-/// From `first` on, the emptiest ones that can join; fewer than `count` if there are no more.
-std::vector<int> group_from(const GpuMachine& machine,
-                            const std::vector<int>& by_load,
-                            int first,
-                            int count) {
-    std::vector<int> group{first};
-    for (const int gpu : by_load) {
-        if (group.size() == static_cast<std::size_t>(count)) break;
-        if (gpu != first && joins(machine, group, gpu)) group.push_back(gpu);
+/// Makes `group` as large as `count` with some of `gpus`, from place `from` on. False, and `group`
+/// as it was, if there are no such ones.
+bool complete(const GpuMachine& machine,
+              std::span<const int> gpus,
+              std::size_t from,
+              std::size_t count,
+              std::vector<int>& group) {
+    if (group.size() == count) return true;
+    for (std::size_t i = from; i < gpus.size(); ++i) {
+        if (!joins(machine, group, gpus[i])) continue;
+        group.push_back(gpus[i]);
+        if (complete(machine, gpus, i + 1, count, group)) return true;
+        group.pop_back();
     }
-    return group;
+    return false;
 }
 
 }  // namespace
@@ -65,20 +70,14 @@ std::vector<int> choose_group(const GpuMachine& machine,
     std::vector<int> by_load = usable;
     std::stable_sort(by_load.begin(), by_load.end(),
                      [&](int a, int b) { return held_by(held, a) < held_by(held, b); });
-    std::vector<int> best;
-    std::uint64_t fullest = 0;
-    for (const int first : by_load) {
-        std::vector<int> group = group_from(machine, by_load, first, count);
-        if (group.size() != static_cast<std::size_t>(count)) continue;
-        std::uint64_t most = 0;
-        for (const int gpu : group) most = std::max(most, held_by(held, gpu));
-        if (!best.empty() && most >= fullest) continue;
-        best = std::move(group);
-        fullest = most;
-    }
+    // The fullest one of the first so many is their last: the fewest that hold a group.
+    std::vector<int> group;
+    const auto wanted = static_cast<std::size_t>(count);
+    for (std::size_t most = wanted; most <= by_load.size() && group.empty(); ++most)
+        (void)complete(machine, std::span{by_load}.first(most), 0, wanted, group);
     const auto place = [&](int gpu) { return std::find(usable.begin(), usable.end(), gpu); };
-    std::sort(best.begin(), best.end(), [&](int a, int b) { return place(a) < place(b); });
-    return best;
+    std::sort(group.begin(), group.end(), [&](int a, int b) { return place(a) < place(b); });
+    return group;
 }
 
 int largest_group(const GpuMachine& machine, const std::vector<int>& usable) {

@@ -316,7 +316,7 @@ void CudaForward::launch_sublayer(int sublayer, int following) {
 /// and what a row costs beside the weights is little.
 CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {
     Waited outcome = Waited::Done;
-    while (watch.cancel != nullptr && !group_.first().stream.idle()) {
+    while (watch.cancel != nullptr && !group_.idle()) {
         if (outcome == Waited::Done) {
             if (watch.all_stale()) outcome = Waited::Dead;
             if (watch.cancelled()) outcome = Waited::Cancelled;

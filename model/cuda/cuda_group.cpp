@@ -29,6 +29,12 @@ void CudaGroup::barrier() const {
     }
 }
 
+bool CudaGroup::idle() const {
+    bool all = true;
+    for (const std::unique_ptr<CudaRank>& rank : ranks_) all = rank->stream.idle() && all;
+    return all;
+}
+
 void CudaGroup::finish() const {
     join();
     first().stream.finish();

@@ -41,6 +41,9 @@ public:
     void fork() const;
     void join() const;
     void barrier() const;
+    /// Whether all devices are. Asks each of them: one that failed throws here, while the first
+    /// would wait for it.
+    [[nodiscard]] bool idle() const;
     /// Waits until all devices are idle.
     void finish() const;
     /// Lets `next`, which is of whole rows in a device's own `buffer`, begin at a column, and go to

@@ -142,7 +142,7 @@ void CudaHeads::block(CudaRank& rank, const CudaHead& head, int rows) {
 
 // ---- Draws
 
-/// The table of these rows of group_.first().at.hidden and of what is drawn after them.
+/// The table is the draws, then the rows that they follow.
 void CudaHeads::send_draws(const CudaDraws& draws, std::span<const int> rows) {
     auto* table = pinned_.as<cuda::DrawRow>();
     for (std::size_t i = 0; i < rows.size(); ++i) {

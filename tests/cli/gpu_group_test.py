@@ -1,15 +1,14 @@
-"""Several emulated GPUs in a stage: the tokens of one, in every method, though a GPU fails or a process is killed."""
+"""Several emulated GPUs in a stage: the tokens of one, in every method, though a GPU fails or hangs."""
 
 import json
 import os
 import re
 import subprocess
 import unittest
-from pathlib import Path
 
 from deeper_model import write_deeper
 from exactness_matrix import methods, toml_of
-from exactness_rows import has_datastore, reshaped
+from exactness_rows import has_datastore
 from gpu_test import ADADECODE, FAILURE, FOLD, FOUR_STAGES, SAMPLED, SHARED, SUPERVISION, USAGE, stage
 from paceline_cli import BINARY, CliTest, PROMPT, ROOT, TINY, environment
 
@@ -63,21 +62,15 @@ class Plain(Group):
 
 
 class Methods(Group):
-    def test_every_method_commits_the_tokens_of_one_gpu(self):
-        """`check` decodes plainly on the list; what it says of the texts is compared with one GPU's."""
+    def test_every_method_commits_the_tokens_of_plain_decoding_on_two_gpus(self):
+        """Plain decoding there says what one GPU says: Plain."""
         model = self.model(6)
         for index, method in enumerate(methods()):
             if has_datastore(toml_of(method)):
                 continue
             with self.subTest(method=method):
-                sampling = SAMPLED if index % 2 else ["--temp", "0"]
-                reports = []
-                for device in ("cuda:0", BOTH):
-                    report = self.folder / "report.json"
-                    self.run_on(2, "check", "-m", model, "--method", method, "--device", device, "-n", "16", "--first",
-                                "2", "-c", "128", "-t", "1", *sampling, "--json", str(report))
-                    reports.append(json.loads(report.read_text()))
-                self.assertEqual(*([prompt["tokens"] for prompt in report["prompts"]] for report in reports))
+                self.run_on(2, "check", "-m", model, "--method", method, "--device", BOTH, "-n", "16", "--first", "2",
+                            "-c", "128", "-t", "1", *(SAMPLED if index % 2 else ["--temp", "0"]))
 
     def test_stages_on_lists_commit_the_tokens_of_plain_decoding_while_they_are_killed(self):
         for name, shape in {"fold": FOLD, "adadecode": ADADECODE, "four stages": FOUR_STAGES}.items():
@@ -166,8 +159,8 @@ class Plans(Group):
         refused(2, 'device = ["cuda:0", "cuda:7"]', '[[stage]] "all": device = "cuda:0,cuda:7" does not exist')
         refused(2, 'device = ["cuda:0", "cuda:0"]', "names cuda:0 twice")
         refused(2, 'device = ["cuda:0", "cpu"]', 'has "cpu" in a list')
-        refused(3, 'device = ["cuda:0", "cuda:1", "cuda:2"]', '[[stage]] "all": device = "cuda:0,cuda:1,cuda:2": 3 GPUs',
-                "has 2 KV heads; at most 2 GPUs share the stage")
+        refused(3, 'device = ["cuda:0", "cuda:1", "cuda:2"]',
+                '[[stage]] "all": device = "cuda:0,cuda:1,cuda:2": 3 GPUs', "has 2 KV heads; at most 2 GPUs share the stage")
         refused(2, "tensor = 2", '[[stage]] "all": tensor = 2: no plan has chosen the GPUs')
         run = ["run", "-m", TINY, "-p", "x", "-n", "2", "--device"]
         self.assertIn("cuBLAS multiplies on one GPU alone",

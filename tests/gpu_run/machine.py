@@ -21,6 +21,8 @@ def why_no_gpu() -> str:
 
 def gpu_count() -> int:
     """GPUs that nvidia-smi lists and CUDA_VISIBLE_DEVICES leaves."""
+    if not shutil.which("nvidia-smi"):
+        return 0
     asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False, timeout=60)
     listed = sum(line.startswith("GPU ") for line in asked.stdout.splitlines())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

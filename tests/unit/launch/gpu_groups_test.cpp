@@ -108,6 +108,17 @@ TEST_CASE("GPUs of a group are of one kind and reach each other, the emptiest on
     CHECK(!group_problem(machine, {0, 2}).has_value());
 }
 
+TEST_CASE("a group is found though each of its GPUs has an emptier neighbour outside of it") {
+    GpuMachine machine = machine_of({90, 90, 90, 90, 90, 90});
+    // 3, 4 and 5 reach each other; 0, 1 and 2 reach one of them each.
+    for (auto& [ends, link] : machine.links) {
+        if (ends.first < 3 && ends.second != ends.first + 3) link.kind = LinkKind::Host;
+    }
+    CHECK(choose_group(machine, {0, 1, 2, 3, 4, 5}, 3, {{3, 1}, {4, 1}, {5, 1}}) ==
+          std::vector<int>{3, 4, 5});
+    CHECK(largest_group(machine, {0, 1, 2, 3, 4, 5}) == 3);
+}
+
 TEST_CASE("a stage with tensor = N gets so many GPUs, its draft the emptiest one that is left") {
     const PipelineConfig two = with_target("tensor = 2");
     CHECK(placement_text(plan_of(two, machine_of({50, 50, 50}))) ==
