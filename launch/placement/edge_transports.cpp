@@ -132,7 +132,7 @@ std::string transports_text(const std::vector<EdgeSpec>& edges,
         text += fmt::format("{}, {}: {} to {}", title(placement, edge),
                             keys ? "keys and values" : "hidden states", to_text(from.device),
                             to_text(to.device));
-        if (from.device.gpu && to.device.gpu && from.device != to.device) {
+        if (from.device.gpu && to.device.gpu && *from.device.gpu != *to.device.gpu) {
             const GpuLink link = machine.link(*from.device.gpu, *to.device.gpu);
             text += fmt::format(" (link {})", to_text(link));
         }

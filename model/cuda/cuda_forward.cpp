@@ -329,7 +329,7 @@ CudaForward::Waited CudaForward::wait(const CudaWatch& watch) {
         });
         if (group_.ranks().size() > 1) cuda::set_device(group_.first().device);
     }
-    group_.first().stream.finish();
+    group_.finish_joined();
     return outcome;
 }
 
@@ -373,7 +373,7 @@ void CudaForward::head(const CudaHead& head, ConstHiddenRows hidden, int rows, f
     heads_.launch(head, rows);
     const std::size_t bytes = states * static_cast<std::size_t>(head.outputs) * sizeof(float);
     first.stream.to_host(states_.pinned().data(), first.at.logits, bytes);
-    first.stream.finish();
+    group_.finish_joined();
     std::memcpy(logits, states_.pinned().data(), bytes);
 }
 
@@ -382,7 +382,7 @@ void CudaForward::draw(ConstHiddenRows hidden, const CudaDraws& draws) {
     states_.give(hidden);
     heads_.send_draws(draws, rows);
     heads_.launch_draws(draws, rows);
-    group_.first().stream.finish();
+    group_.finish_joined();
     heads_.take_drawn(draws, rows);
 }
 

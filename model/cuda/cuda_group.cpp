@@ -37,7 +37,12 @@ bool CudaGroup::idle() const {
 
 void CudaGroup::finish() const {
     join();
+    finish_joined();
+}
+
+void CudaGroup::finish_joined() const {
     first().stream.finish();
+    (void)idle();
 }
 
 void CudaGroup::share(const CudaRank& rank,

@@ -46,6 +46,9 @@ public:
     [[nodiscard]] bool idle() const;
     /// Waits until all devices are idle.
     void finish() const;
+    /// The same after a join(). A failure is reported by calls of the device that failed alone, so
+    /// each is asked: results of a failed one are never used.
+    void finish_joined() const;
     /// Lets `next`, which is of whole rows in a device's own `buffer`, begin at a column, and go to
     /// the same place in the memory of the other devices.
     void share(const CudaRank& rank,
