@@ -8,11 +8,20 @@ if(NOT PACELINE_HAS_CUDA)
     return()
 endif()
 
-# gpu_test(NAME <name> SOURCES ... LIBS ...)
+# main() and doctest's own code, once for all of them.
+add_library(gpu_main OBJECT EXCLUDE_FROM_ALL gpu_main.cpp)
+target_link_libraries(gpu_main PRIVATE paceline_options doctest::doctest)
+target_compile_options(gpu_main PRIVATE ${PACELINE_TEST_LEVEL})
+
+# gpu_test(NAME <name> [UNITS] SOURCES ... LIBS ...)
 function(gpu_test)
-    cmake_parse_arguments(G "" "NAME" "SOURCES;LIBS" ${ARGN})
-    paceline_test(NAME ${G_NAME} LABEL gpu
-        SOURCES gpu_main.cpp ${G_SOURCES} LIBS ${G_LIBS} paceline_cuda)
+    cmake_parse_arguments(G "UNITS" "NAME" "SOURCES;LIBS" ${ARGN})
+    set(units)
+    if(G_UNITS)
+        set(units UNITS)
+    endif()
+    paceline_test(NAME ${G_NAME} LABEL gpu ${units}
+        SOURCES ${G_SOURCES} $<TARGET_OBJECTS:gpu_main> LIBS ${G_LIBS} paceline_cuda)
     set_tests_properties(${G_NAME} PROPERTIES RUN_SERIAL ON)  # they share one device's memory
 endfunction()
 
@@ -36,7 +45,7 @@ endforeach()
 target_link_libraries(gpu_copy PRIVATE paceline_cuda_copy)  # defined later, by bench/cuda
 
 take_tests("(backend|random|gpu)_" sources)
-gpu_test(NAME gpu_backend SOURCES ${sources} $<TARGET_OBJECTS:cuda_backend_tests>
+gpu_test(NAME gpu_backend UNITS SOURCES ${sources} $<TARGET_OBJECTS:cuda_backend_tests>
     LIBS paceline_cuda_host paceline_reference paceline_parity_support)
 
 # Code of 9.0a, whatever the other kernels are built for: only that has wgmma.
