@@ -12,8 +12,8 @@ Status check_together(const std::vector<int>& gpus,
                       const std::string& who) {
     const auto bad = [&](const std::string& why) { return Error{Errc::BadArgument, who + why}; };
     if (gpus.size() > kGroupGpusMax)
-        return bad(fmt::format(" names {} GPUs; at most {} share a stage", gpus.size(),
-                               kGroupGpusMax));
+        return bad(
+            fmt::format(" names {} GPUs; at most {} share a stage", gpus.size(), kGroupGpusMax));
     for (std::size_t i = 1; i < gpus.size(); ++i) {
         if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
             gpus.begin() + static_cast<std::ptrdiff_t>(i))

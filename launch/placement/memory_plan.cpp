@@ -97,10 +97,10 @@ MemoryNeed plan_backend(const ModelFile& file,
     const ModelConfig& config = file.config();
     if (device.gpu) {
         const std::vector<MemoryUse> uses = gpu_memory(file, cuda_options(options, device));
-        MemoryNeed need{.name = name,
-                        .other_bytes = kProcessBytes + uses.size() * kDriverBytes +
-                                       logits_bytes(config),
-                        .on_gpu = true};
+        MemoryNeed need{
+            .name = name,
+            .other_bytes = kProcessBytes + uses.size() * kDriverBytes + logits_bytes(config),
+            .on_gpu = true};
         for (const MemoryUse& use : uses) {
             need.weight_bytes += use.weight_bytes;
             need.kv_bytes += use.kv_bytes;
