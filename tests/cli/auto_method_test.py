@@ -108,7 +108,7 @@ class AutoMethodTest(CliTest):
         self.plant({"prompt-lookup+draft": 1.0, "prompt-lookup": 1000.0, "speculative": 900.0})
         with self.serve("--method", "auto", "--requests", "2", "--replan", "0.1", "--resume", "3600") as server:
             self.assertEqual(server.get("/props").json["method"], "prompt-lookup")
-            before = server.post("/v1/chat/completions", chat_body(**long, stream=True, paceline={"resume": True}))
+            before = server.post("/v1/chat/completions", chat_body("Why is the sky blue?", **long, stream=True, paceline={"resume": True}))
             text = server.chat(**long).json["choices"][0]["message"]["content"]
 
             def changed() -> bool:
