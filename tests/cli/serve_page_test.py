@@ -133,7 +133,8 @@ class Page(ServeTest):
         props = self.server.get("/props").json
         for name in re.findall(r"props\.(\w+)", engine):
             self.assertIn(name, props)
-        known = {"status", "lost_stages", "error"}
+        self.assertIn("method_changes", self.server.get("/health").json)
+        known = {"status", "lost_stages", "error", "method_changes"}
         self.assertEqual(set(re.findall(r"health\.(\w+)", engine)) - known, set())
 
     def test_the_fields_of_a_report_that_it_shows_exist(self):

@@ -166,8 +166,8 @@ TEST_CASE("a part that does not fit its GPU is refused, with the group that woul
     REQUIRE(!two.ok());
     CHECK(two.error().code == Errc::OutOfMemory);
     CHECK(contains(two.error().what,
-                   "[[stage]] \"target\" (tensor = 2) needs 41.00 GB on cuda:0 "
-                   "(card), there are 24.00 GB"));
+                   "[[stage]] \"target-2\" (tensor = 2) needs 10.00 GB on cuda:3 "
+                   "(card), there are 5.00 GB"));
     CHECK(contains(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine_of({50, 39}))
                        .error()
                        .what,

@@ -159,8 +159,8 @@ TEST_CASE("an unknown key is refused with file, line, key, value and the known o
     const std::string what = error_of(segment("a", "layer = 3"));
     CHECK(contains(what, "test.toml:4: [[stage]] \"a\": layer = 3 is not a known key"));
     CHECK(contains(what,
-                   "known: name, role, layers, segments, exit, cores, threads, device, process, "
-                   "on_death"));
+                   "known: name, role, layers, segments, exit, cores, threads, device, tensor, "
+                   "process, on_death"));
     CHECK(contains(error_of("[pipe]\nname = \"x\"\n" + segment("a", "")), "pipe"));
 }
 
