@@ -18,12 +18,12 @@
 
 namespace paceline::cuda::emulated {
 
-/// Of memory that others made: every device reaches it.
-inline constexpr int kNobody = -1;
+/// As the owner of memory that others made: every device reaches it.
+inline constexpr int kNoDevice = -1;
 
 struct Allocation {
     std::size_t bytes = 0;
-    int owner = kNobody;
+    int owner = kNoDevice;
 };
 
 /// The devices of the process, and what tests have set about them.
@@ -43,8 +43,9 @@ struct Devices {
     std::uint64_t breaks_at = 0;  // a launch; 0: never
     std::function<bool()> breaks;
     std::atomic<bool> broken{false};
+    std::atomic<int> lost{kNoDevice};  // its kernels do nothing
     std::atomic<bool> lazy{false};
-    std::atomic<int> ahead{kNobody};  // the device whose streams run first
+    std::atomic<int> ahead{kNoDevice};  // the device whose streams run first
     std::atomic<std::uint64_t> bytes_to_device{0};
     std::atomic<std::uint64_t> bytes_to_host{0};
     std::atomic<std::uint64_t> waits{0};
@@ -58,6 +59,9 @@ struct Devices {
 /// Throws DeviceError if these bytes do not lie within one allocation of any device, or within
 /// memory that an emulated driver has mapped. `call` says who asks.
 void check_on_device(const void* address, std::size_t bytes, const char* call);
+
+/// Throws DeviceError if this device is lost: set_lost().
+void check_lost(int device);
 
 /// Throws DeviceError if a word of a kernel's argument points into memory of another device that
 /// `device` was not let into.

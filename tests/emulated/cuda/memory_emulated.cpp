@@ -54,6 +54,11 @@ void check_on_device(const void* address, std::size_t bytes, const char* call) {
         fmt::format("{} of {} bytes: not within any device memory (emulated device)", call, bytes));
 }
 
+void check_lost(int device) {
+    if (all_devices().lost != device) return;
+    throw DeviceError(fmt::format("cuda:{} is lost as a test asked for (emulated device)", device));
+}
+
 void check_argument(const std::string& kernel,
                     int device,
                     const void* argument,
@@ -65,7 +70,7 @@ void check_argument(const std::string& kernel,
         const void* address = nullptr;
         std::memcpy(&address, words + at, sizeof address);
         const std::optional<Allocation> found = allocation_of(address, 1);
-        if (!found || found->owner == kNobody || found->owner == device) continue;
+        if (!found || found->owner == kNoDevice || found->owner == device) continue;
         const std::scoped_lock lock(the.mutex);
         if (the.reaches.contains({device, found->owner})) continue;
         throw DeviceError(
@@ -130,7 +135,7 @@ void set_peers_possible(bool possible) {
 
 void add_memory(const std::byte* at, std::size_t bytes) {
     const std::scoped_lock lock(all_devices().mutex);
-    all_devices().allocations.emplace(at, Allocation{bytes, kNobody});
+    all_devices().allocations.emplace(at, Allocation{bytes, kNoDevice});
 }
 
 void remove_memory(const std::byte* at, std::size_t bytes) {
@@ -154,6 +159,10 @@ std::uint64_t launches() {
 
 void set_lazy(bool lazy) {
     all_devices().lazy = lazy;
+}
+
+void set_lost(int device) {
+    all_devices().lost = device;
 }
 
 void set_ahead(int device) {

@@ -73,6 +73,10 @@ void set_blas_problem(const std::string& what);
 /// everything is done at once. For streams that have nothing left to do.
 void set_lazy(bool lazy);
 
+/// A device that has failed, as a GPU does: its kernels do nothing from now on, what waits for its
+/// streams goes on, and only a look at one of its own streams throws. -1, as at first: none.
+void set_lost(int device);
+
 /// The streams of this device run as far as they can before any other of a lazy device moves, and
 /// so does its part of a recording that is launched; -1, as at first: of none. What they do not
 /// wait for is then not there yet. For one thread that uses the devices.

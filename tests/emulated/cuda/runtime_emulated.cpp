@@ -28,7 +28,7 @@ namespace {
 
 using emulated::all_devices;
 using emulated::check_on_device;
-using emulated::kNobody;
+using emulated::kNoDevice;
 using Clock = std::chrono::steady_clock;
 
 struct Point;
@@ -113,7 +113,7 @@ Queues& queues() {
 
 /// Before a stream is looked at.
 void run_ahead() {
-    if (const int device = all_devices().ahead; device != kNobody) queues().run(device);
+    if (const int device = all_devices().ahead; device != kNoDevice) queues().run(device);
 }
 
 }  // namespace
@@ -249,10 +249,12 @@ void Stream::finish() {
     ++all_devices().waits;
     run_ahead();
     while (!handle_->queue->waiting.empty()) advance(*handle_->queue);
+    emulated::check_lost(handle_->queue->device);
 }
 
 bool Stream::idle() {
     if (handle_->records != nullptr) throw DeviceError("idle() of a stream that records");
+    emulated::check_lost(handle_->queue->device);
     run_ahead();
     if (handle_->queue->waiting.empty()) return true;
     advance(*handle_->queue);
@@ -423,8 +425,10 @@ void check_launch(const Stream& stream, const Grid& grid, const void* argument, 
 
 void submit(Stream& stream, Grid grid, std::function<void()> body) {
     check_grid(grid);
-    stream.handle().submit([grid = std::move(grid), body = std::move(body)] {
+    const int device = stream.handle().queue->device;
+    stream.handle().submit([device, grid = std::move(grid), body = std::move(body)] {
         Devices& the = all_devices();
+        if (the.lost == device) return;
         if (the.fail_next.exchange(false)) {
             throw DeviceError(grid.kernel + ": failed as a test asked for (emulated device)");
         }

@@ -343,6 +343,44 @@ TEST_CASE("a kernel that fails on any device throws, and a group made after it h
     check_same(answers_of(*make_cuda(file, on_devices(options, 3))), want);
 }
 
+TEST_CASE(
+    "a device that is lost in the middle of a batch, or before it, is noticed by whoever waits") {
+    const EightDevices devices;
+    const ModelFile file = small_model();
+    const CudaOptions options{.kv_slots = 64, .random = 1};
+    class Loses final : public CancelToken::RowWatch {
+    public:
+        Loses(int device, int after) : device_{device}, left_{after} {}
+        [[nodiscard]] bool stale(std::size_t row) const override {
+            if (row == 0 && left_-- == 0) cuda::emulated::set_lost(device_);
+            return false;
+        }
+
+    private:
+        int device_;
+        mutable int left_;
+    };
+    for (const int device : {0, 1, 2}) {
+        CAPTURE(device);
+        for (const int later : {0, 1, 7}) {
+            const auto backend = make_cuda(file, on_devices(options, 3));
+            const LazyStreams lazy;
+            Text text{*backend, 8};
+            CancelToken token;
+            const Loses watch{device, later};
+            token.watch_rows(&watch);
+            CHECK_FALSE(cuda::error_of([&] { (void)text.run(*backend, &token); }).empty());
+            cuda::emulated::set_lost(-1);
+        }
+        // Nothing is polled: a call without a token waits once.
+        const auto backend = make_cuda(file, on_devices(options, 3));
+        Text text{*backend, 8};
+        cuda::emulated::set_lost(device);
+        CHECK_FALSE(cuda::error_of([&] { (void)text.run(*backend, nullptr); }).empty());
+        cuda::emulated::set_lost(-1);
+    }
+}
+
 TEST_CASE("each device holds its part: what all take together is what cuda_memory() says") {
     const EightDevices devices;
     const ModelFile file = small_model();
