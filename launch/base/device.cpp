@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <fmt/core.h>
+#include <set>
 
 namespace paceline {
 
@@ -25,6 +26,22 @@ std::vector<int> Device::gpus() const {
     if (gpu) all.push_back(*gpu);
     all.insert(all.end(), others.begin(), others.end());
     return all;
+}
+
+std::optional<std::string> list_problem(const std::vector<int>& gpus) {
+    if (gpus.size() > kGroupGpusMax)
+        return fmt::format("names {} GPUs, at most {} share a stage", gpus.size(), kGroupGpusMax);
+    std::set<int> seen;
+    for (const int gpu : gpus) {
+        if (!seen.insert(gpu).second)
+            return fmt::format("names cuda:{} twice; each GPU has a part of its own", gpu);
+    }
+    return std::nullopt;
+}
+
+std::string kinds_differ(int a, const std::string& name_a, int b, const std::string& name_b) {
+    return fmt::format("cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are of one kind",
+                       a, name_a, b, name_b);
 }
 
 std::string to_text(const Device& device) {

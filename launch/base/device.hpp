@@ -26,6 +26,15 @@ struct Device {
 /// GPUs of a group (cuda::kOthersMax and one).
 inline constexpr std::size_t kGroupGpusMax = 8;
 
+/// Why a list of GPUs is no group on any machine, to follow the list's name: one twice, or more
+/// than kGroupGpusMax. Nothing: it may be one.
+[[nodiscard]] std::optional<std::string> list_problem(const std::vector<int>& gpus);
+/// Two GPUs of a group that are called differently.
+[[nodiscard]] std::string kinds_differ(int a,
+                                       const std::string& name_a,
+                                       int b,
+                                       const std::string& name_b);
+
 /// "cpu", "cuda:0", "cuda:0,cuda:1": as people write it, whether exact or not.
 [[nodiscard]] std::string to_text(const Device& device);
 /// Nothing for another word, and for a list with "cpu" in it. Whether the device is there:

@@ -7,8 +7,12 @@
 
 namespace paceline {
 
+void remark(const char* command, const std::string& what) {
+    std::fprintf(stderr, "paceline %s: %s\n", command, visible_lines(what).c_str());
+}
+
 int report_failure(const char* command, const Error& error) {
-    std::fprintf(stderr, "paceline %s: %s\n", command, visible_lines(error.what).c_str());
+    remark(command, error.what);
     return kExitFailure;
 }
 

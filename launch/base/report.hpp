@@ -7,7 +7,9 @@
 
 namespace paceline {
 
-/// Prints "paceline COMMAND: what" to stderr and returns the exit code for it.
+/// Prints "paceline COMMAND: what" to stderr.
+void remark(const char* command, const std::string& what);
+/// The same of an error; returns the exit code for it.
 int report_failure(const char* command, const Error& error);
 /// The same for a command line that makes no sense; points to --help.
 int report_usage(const char* command, const std::string& what);

@@ -13,9 +13,7 @@ AutoMethod::AutoMethod(const RunOptions& options,
                        const ModelFile& file,
                        const Environment& environment)
     : history_{file, options.model, options.draft_model, environment.cache_folder} {
-    history_.leave_out_if(
-        [&file, search = parts_search(options.model.parts, environment)](
-            const std::string& method) { return lacks_own_part(method, file, search); });
+    history_.leave_out_if(own_part_lacking(file, parts_search(options.model.parts, environment)));
 }
 
 AutoChoice AutoMethod::choose(const RunOptions& options) const {

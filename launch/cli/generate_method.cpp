@@ -71,10 +71,7 @@ GenerateMethod::GenerateMethod(const GenerateOptions& options,
       look_{std::move(look)},
       automatic_{options.method == kAutoMethod},
       history_{file, options.model, "", environment.cache_folder, options.requests} {
-    history_.leave_out_if(
-        [&file, search = parts_search(options.model.parts, environment)](const std::string& name) {
-            return lacks_own_part(name, file, search);
-        });
+    history_.leave_out_if(own_part_lacking(file, parts_search(options.model.parts, environment)));
 }
 
 AutoChoice GenerateMethod::first_choice() const {

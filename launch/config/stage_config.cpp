@@ -79,16 +79,10 @@ Status read_device(const TomlTable& table, std::string_view key, Device& device)
             device = *named;
             return {};
         }
-        if (std::find(gpus.begin(), gpus.end(), *named->gpu) != gpus.end())
-            return table.error(key, fmt::format("names cuda:{} twice; each GPU has a part of its "
-                                                "own",
-                                                *named->gpu));
         gpus.push_back(*named->gpu);
     }
     if (gpus.empty()) return table.error(key, kMust);
-    if (gpus.size() > kGroupGpusMax)
-        return table.error(key, fmt::format("names {} GPUs, at most {} share a stage", gpus.size(),
-                                            kGroupGpusMax));
+    if (const auto problem = list_problem(gpus)) return table.error(key, *problem);
     device = Device{gpus.front()};
     device.others.assign(gpus.begin() + 1, gpus.end());
     return {};

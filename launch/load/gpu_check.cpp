@@ -11,21 +11,20 @@ Status check_together(const std::vector<int>& gpus,
                       const GpuInventory& inventory,
                       const std::string& who) {
     const auto bad = [&](const std::string& why) { return Error{Errc::BadArgument, who + why}; };
-    if (gpus.size() > kGroupGpusMax)
-        return bad(
-            fmt::format(" names {} GPUs; at most {} share a stage", gpus.size(), kGroupGpusMax));
-    for (std::size_t i = 1; i < gpus.size(); ++i) {
-        if (std::find(gpus.begin(), gpus.begin() + static_cast<std::ptrdiff_t>(i), gpus[i]) !=
-            gpus.begin() + static_cast<std::ptrdiff_t>(i))
-            return bad(
-                fmt::format(" names cuda:{} twice; each GPU has a part of its own", gpus[i]));
-        const std::string& first = inventory.names[static_cast<std::size_t>(gpus.front())];
-        const std::string& name = inventory.names[static_cast<std::size_t>(gpus[i])];
-        if (name != first)
-            return bad(
-                fmt::format(": cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
-                            "of one kind",
-                            gpus.front(), first, gpus[i], name));
+    if (const auto problem = list_problem(gpus)) return bad(" " + *problem);
+    const auto name = [&](int gpu) { return inventory.names[static_cast<std::size_t>(gpu)]; };
+    for (const int gpu : gpus) {
+        const int first = gpus.front();
+        if (name(gpu) != name(first))
+            return bad(": " + kinds_differ(first, name(first), gpu, name(gpu)));
+        for (const int other : gpus) {
+            if (other == gpu || inventory.peers.empty()) continue;
+            const std::vector<int>& peers = inventory.peers[static_cast<std::size_t>(gpu)];
+            if (std::find(peers.begin(), peers.end(), other) != peers.end()) continue;
+            return bad(fmt::format(
+                ": cuda:{} does not reach the memory of cuda:{}; give each a stage of its own", gpu,
+                other));
+        }
     }
     return {};
 }

@@ -48,11 +48,7 @@ std::optional<std::string> group_problem(const GpuMachine& machine, const std::v
         for (std::size_t j = 0; j < i; ++j) {
             const std::string& one = kind_of(machine, gpus[j]);
             const std::string& other = kind_of(machine, gpus[i]);
-            if (one != other)
-                return fmt::format(
-                    "cuda:{} is an {}, cuda:{} an {}; GPUs that share a stage are "
-                    "of one kind",
-                    gpus[j], one, gpus[i], other);
+            if (one != other) return kinds_differ(gpus[j], one, gpus[i], other);
             if (!machine.reach(gpus[j], gpus[i]))
                 return fmt::format(
                     "cuda:{} and cuda:{} do not reach each other's memory (link "

@@ -101,10 +101,7 @@ Result<Sized> size_on_gpus(PipelineConfig config,
 void choose_groups(Sized& sized, const GpuRequest& request) {
     std::map<int, std::uint64_t> held;
     const auto hold = [&](const Device& device, const MemoryNeed& need) {
-        const std::vector<int> gpus = device.gpus();
-        const std::vector<GpuShare> shares = need.on_gpus();
-        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
-            held[gpus[g]] += shares[g].all();
+        for (const auto& [gpu, share] : shares_by_gpu(device, need)) held[gpu] += share.all();
     };
     const auto each = [&](const auto& work) {
         for (std::size_t i = 0; i < sized.placement.stages.size(); ++i)
@@ -136,11 +133,9 @@ std::vector<FillUnit> units_of(Sized& sized) {
         FillUnit& unit = units[at];
         unit.stages.push_back(i);
         unit.target = unit.target || is_segment(stage);
-        const std::vector<GpuShare> shares = sized.needs[i].on_gpus();
-        const std::vector<int> gpus = stage.device.gpus();
-        if (gpus.empty()) unit.bytes += gpu_bytes(sized.needs[i]);
-        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
-            unit.named.push_back({gpus[g], shares[g].all()});
+        if (!stage.device.gpu) unit.bytes += gpu_bytes(sized.needs[i]);
+        for (const auto& [gpu, share] : shares_by_gpu(stage.device, sized.needs[i]))
+            unit.named.push_back({gpu, share.all()});
     }
     return units;
 }

@@ -48,10 +48,8 @@ std::map<int, std::uint64_t> free_bytes(const GpuPlan& plan, const GpuRequest& r
     for (const int gpu : request.gpus) left[gpu] = room_of(gpu_at(request, gpu));
     for (std::size_t i = 0; i < plan.needs.size(); ++i) {
         const Device& device = plan.placement.stages[i].device;
-        const std::vector<int> gpus = device.gpus();
-        const std::vector<GpuShare> shares = plan.needs[i].on_gpus();
-        for (std::size_t g = 0; g < std::min(gpus.size(), shares.size()); ++g)
-            left[gpus[g]] -= shares[g].all();
+        for (const auto& [gpu, share] : shares_by_gpu(device, plan.needs[i]))
+            left[gpu] -= share.all();
     }
     return left;
 }

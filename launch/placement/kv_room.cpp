@@ -18,15 +18,12 @@ std::vector<SharedMemory> memories_of(const Placement& placement,
         const MemoryNeed& need = needs[i];
         of_host.needed += need.on_host();
         if (!need.on_gpu) of_host.kv += need.kv_bytes;
-        if (!need.on_gpu) continue;
-        const std::vector<int> group = placement.stages[i].device.gpus();
-        const std::vector<GpuShare> shares = need.on_gpus();
-        for (std::size_t g = 0; g < std::min(group.size(), shares.size()); ++g) {
-            if (group[g] >= static_cast<int>(gpus.gpus.size())) continue;
-            SharedMemory& memory = of_gpus[group[g]];
-            memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(group[g])]);
-            memory.needed += shares[g].all();
-            memory.kv += shares[g].kv_bytes;
+        for (const auto& [gpu, share] : shares_by_gpu(placement.stages[i].device, need)) {
+            if (gpu >= static_cast<int>(gpus.gpus.size())) continue;
+            SharedMemory& memory = of_gpus[gpu];
+            memory.bytes = room_of(gpus.gpus[static_cast<std::size_t>(gpu)]);
+            memory.needed += share.all();
+            memory.kv += share.kv_bytes;
         }
     }
     std::vector<SharedMemory> memories;

@@ -90,6 +90,15 @@ std::vector<GpuShare> MemoryNeed::on_gpus() const {
     return {{weight_bytes, kv_bytes, workspace_bytes}};
 }
 
+std::vector<std::pair<int, GpuShare>> shares_by_gpu(const Device& device, const MemoryNeed& need) {
+    std::vector<std::pair<int, GpuShare>> shares;
+    const std::vector<int> gpus = device.gpus();
+    const std::vector<GpuShare> of_each = need.on_gpus();
+    for (std::size_t g = 0; g < std::min(gpus.size(), of_each.size()); ++g)
+        shares.emplace_back(gpus[g], of_each[g]);
+    return shares;
+}
+
 MemoryNeed plan_backend(const ModelFile& file,
                         const CpuOptions& options,
                         const std::string& name,

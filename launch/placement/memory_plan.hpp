@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ipc/base/result.hpp"
@@ -53,6 +54,10 @@ struct MemoryNeed {
     /// Of each GPU of the stage; empty if it is on none.
     [[nodiscard]] std::vector<GpuShare> on_gpus() const;
 };
+
+/// What each GPU of a stage on `device` takes; nothing on the host.
+[[nodiscard]] std::vector<std::pair<int, GpuShare>> shares_by_gpu(const Device& device,
+                                                                  const MemoryNeed& need);
 
 /// Slots of the KV caches whose hidden states the stage keeps (retained_states.hpp): whole pages.
 [[nodiscard]] std::int32_t retained_slots(const PlacedStage& stage, int dim, std::int32_t kv_slots);

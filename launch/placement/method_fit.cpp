@@ -1,6 +1,7 @@
 #include "launch/placement/method_fit.hpp"
 
 #include <optional>
+#include <utility>
 
 #include "launch/config/methods.hpp"
 #include "launch/placement/stage_sizes.hpp"
@@ -84,6 +85,13 @@ bool lacks_own_part(std::string_view method, const ModelFile& file, const PartsS
     if (!asked) return true;
     const Result<ResolvedConfig> found = use_parts(asked.value(), search, file);
     return !found || lacks_own_part(asked.value(), found.value().parts);
+}
+
+std::function<bool(const std::string& method)> own_part_lacking(const ModelFile& file,
+                                                                PartsSearch search) {
+    return [&file, search = std::move(search)](const std::string& method) {
+        return lacks_own_part(method, file, search);
+    };
 }
 
 std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,10 @@ struct MethodFit {
 [[nodiscard]] bool lacks_own_part(std::string_view method,
                                   const ModelFile& file,
                                   const PartsSearch& search);
+
+/// The latter for each method that is asked about: MethodHistory::leave_out_if(). Borrows the file.
+[[nodiscard]] std::function<bool(const std::string& method)> own_part_lacking(const ModelFile& file,
+                                                                              PartsSearch search);
 
 /// Of every method of methods(), in their order.
 [[nodiscard]] std::vector<MethodFit> method_fits(const ModelFile& file, const PartsSearch& search);

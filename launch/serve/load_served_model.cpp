@@ -2,12 +2,12 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <fmt/core.h>
 #include <optional>
 #include <utility>
 
 #include "launch/api/model_info.hpp"
+#include "launch/base/report.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/placement/method_fit.hpp"
@@ -20,7 +20,7 @@ namespace paceline::serve {
 namespace {
 
 void tell(const std::string& what) {
-    std::fprintf(stderr, "paceline serve: %s\n", visible_lines(what).c_str());
+    remark("serve", what);
 }
 
 /// The methods to try, in this order.
@@ -98,8 +98,7 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
                           options.draft_model, environment.cache_folder,
                           options.requests,    MethodHistory::Batches::AsTheyCome};
     history.leave_out_if(
-        [&file = model.opened.file, search = parts_search(options.model.parts, environment)](
-            const std::string& method) { return lacks_own_part(method, file, search); });
+        own_part_lacking(model.opened.file, parts_search(options.model.parts, environment)));
     const AutoChoice choice = choice_of(options, history);
     if (options.method == kAutoMethod && options.config_file.empty())
         tell("method " + choice.method + ": " + choice.reason);

@@ -84,7 +84,7 @@ TEST_CASE("a method that disappoints is replaced while others answer on, with th
     Generating named;
     named.options.method = "prompt-lookup";
     CHECK(named.run({}) == 0);
-    CHECK(named.methods.empty());  // nobody looks
+    CHECK(named.methods.empty());  // its gain is not looked at
     REQUIRE(named.answers.size() == kTasks);
 
     Generating automatic;

@@ -183,6 +183,54 @@ TEST_CASE("counts of the pipelines before go on, and a change may follow another
     CHECK(tiny.service->snapshot().usage.processes.size() == 3);
 }
 
+TEST_CASE("a service that drains while the other pipeline loads keeps its own for what waits") {
+    Tiny tiny{{.running = 2, .waiting = 2}};
+    const AnswerPiece before = tiny.whole(tiny.order(30));
+    Submitted taken;
+    PipelineChange wanted = to_one_segment(tiny, true);
+    wanted.open = [&] {
+        taken = tiny.service->submit(tiny.order(30));
+        tiny.service->drain(kLong);
+        CHECK(tiny.service->snapshot().state == ServiceState::Draining);
+        return open_with(tiny, kOneSegment);
+    };
+    CHECK(tiny.service->change(wanted).outcome == ChangeOutcome::Kept);
+    CHECK(Tiny::wait(taken).ids == before.ids);
+    CHECK(processes(tiny) == kFrontAndBack);
+}
+
+TEST_CASE("a service that drains while there is no pipeline starts none again") {
+    Tiny tiny{{.running = 2, .waiting = 2}};
+    Submitted taken;
+    PipelineChange wanted = to_one_segment(tiny, false);
+    wanted.open = [&] {
+        taken = tiny.service->submit(tiny.order(30));
+        tiny.service->drain(kLong);
+        CHECK(tiny.service->snapshot().state == ServiceState::Draining);
+        return refuse();
+    };
+    wanted.again = [&]() -> Opened {
+        FAIL_CHECK("started again");
+        return refuse();
+    };
+    CHECK(tiny.service->change(wanted).outcome == ChangeOutcome::Failed);
+    CHECK(!Tiny::wait(taken).status.ok());
+}
+
+TEST_CASE(
+    "a pipeline that ends while the other one loads is not shown as alive when that one fails") {
+    Tiny tiny{{.running = 2, .waiting = 2}};
+    PipelineChange wanted = to_one_segment(tiny, true);
+    wanted.open = [&] {
+        tiny.service->session().end();
+        tiny.await(ServiceState::Failed);
+        return refuse();
+    };
+    CHECK(tiny.service->change(wanted).outcome == ChangeOutcome::Failed);
+    CHECK(tiny.service->snapshot().state == ServiceState::Failed);
+    CHECK(tiny.service->submit(tiny.order(8)).outcome == SubmitOutcome::Failed);
+}
+
 TEST_CASE("a service that drains does not change") {
     Tiny tiny{{.running = 2, .waiting = 2}};
     tiny.service->drain(kLong);

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
+#include "launch/base/report.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/draft_backend.hpp"
 #include "launch/placement/available_memory.hpp"
@@ -20,10 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kSpare = 20;  // a twentieth of the memory stays free: needs are estimates
-
-void say(const std::string& what) {
-    std::fprintf(stderr, "paceline serve: %s\n", visible_lines(what).c_str());
-}
 
 }  // namespace
 
@@ -51,7 +47,7 @@ Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineCon
         Result<ResolvedPipeline> placed = place_on_gpus(
             std::move(pipeline).value(), options_->model, file, {.gpus = options_->gpus});
         if (!placed) return placed.error();
-        say(placed.value().gpu_table);
+        remark("serve", placed.value().gpu_table);
         pipeline = std::move(placed.value().resolved);
     }
     const Show bars = log_->verbose() ? Show::No : bars_on(*environment_);
@@ -60,7 +56,7 @@ Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineCon
         !s)
         return s.error();
     for (const std::string& why : pipeline.value().parts.omitted)
-        say("left out: " + visible(why, kLineShownBytesMax));
+        remark("serve", "left out: " + visible(why, kLineShownBytesMax));
     const bool table = log_->verbose() || environment_->stderr_is_terminal;
     Result<std::unique_ptr<PipelineSession>> session =
         PipelineSession::open(file, options_->model, pipeline.value(),
