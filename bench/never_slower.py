@@ -36,6 +36,7 @@ from cache_folder import DEMO_MODEL
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOOP = [sys.executable, "-c", "while True: pass"]
+PAIRS_MIN = 6  # fewer have no interval of 95 %
 COLUMNS = ["set", "dtype", "temp", "requests", "method", "against", "pairs", "median", "low", "high", "decoded_by"]
 
 
@@ -128,7 +129,7 @@ class Bench:
     def row(self, name, dtype, temp, method, ratios, names):
         options = self.options
         head = [name, dtype, temp, options.requests, method, "before" if options.before else options.against]
-        if len(ratios) < 6:
+        if len(ratios) < PAIRS_MIN:
             return [*head, len(ratios), "-", "-", "-", "-"]
         low, high = interval(ratios)
         return [*head, len(ratios), f"{statistics.median(ratios):.3f}", f"{low:.3f}", f"{high:.3f}",
@@ -158,6 +159,8 @@ def main():
     parser.add_argument("-n", type=int, default=256)
     parser.add_argument("--out", type=argparse.FileType("a"))
     options = parser.parse_args()
+    if options.pairs < PAIRS_MIN:
+        parser.error(f"--pairs {options.pairs}: fewer than {PAIRS_MIN} have no interval")
     files, folder = prompt_sets.chosen(options)
     print(*COLUMNS, sep="\t", flush=True)
     neighbour = subprocess.Popen(LOOP) if options.busy else None

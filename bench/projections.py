@@ -105,24 +105,26 @@ def pass_seconds(weights, rows, kernels, card):
     return max(read, 2 * weights * rows / (flops * FLOPS_REACHED)) + kernels * KERNEL_SECONDS
 
 
-def cost_table(target, models, card, link):
-    """Records as simulate reads them, for hidden states of `target`."""
+def cost_table(target, models, card, link, seconds=None):
+    """Records as simulate reads them, for hidden states of `target`. `seconds(model, rows)`: of a layer, of the head;
+    without it of one GPU."""
     latency, bandwidth = LINKS[link]
+
+    def of_one_gpu(model, rows):
+        layer, head = weights_of(shape_of(model))
+        return pass_seconds(layer, rows, KERNELS_A_LAYER, card), pass_seconds(head, rows, 2, card)
+
     lines = [f"# From data sheets, not measured: {card}, {link}.",
              "stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds"]
     for model in models:
-        shape = shape_of(model)
-        layer, head = weights_of(shape)
-        layers = int(shape["layers"])
+        layers = int(shape_of(model)["layers"])
         for rows in ROWS:
-            seconds = layers * pass_seconds(layer, rows, KERNELS_A_LAYER, card)
-            lines.append(f"layers\t{model}:bf16\t{layers}\t{rows}\t0\t0\t0\t{seconds:.9f}")
-            seconds = pass_seconds(head, rows, 2, card)
-            lines.append(f"head\t{model}:bf16\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
+            layer, head = (seconds or of_one_gpu)(model, rows)
+            lines.append(f"layers\t{model}:bf16\t{layers}\t{rows}\t0\t0\t0\t{layers * layer:.9f}")
+            lines.append(f"head\t{model}:bf16\t0\t{rows}\t0\t0\t0\t{head:.9f}")
     for rows in ROWS:
         size = 4 * int(shape_of(target)["dim"]) * rows
-        seconds = MESSAGE_SECONDS + latency + size / bandwidth
-        lines.append(f"hop\t-\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
+        lines.append(f"hop\t-\t0\t{rows}\t0\t0\t0\t{MESSAGE_SECONDS + latency + size / bandwidth:.9f}")
     return "\n".join(lines) + "\n"
 
 

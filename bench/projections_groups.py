@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 import projections
-from projections import CARDS, KERNELS_A_LAYER, LINKS, MESSAGE_SECONDS, PAIRS, ROWS, pass_seconds, shape_of, weights_of
+from projections import CARDS, KERNELS_A_LAYER, LINKS, PAIRS, pass_seconds, shape_of, weights_of
 
 EXCHANGES = 4
 # Layout: GPUs altogether, segments, GPUs of each. A method with batches in flight has one for each segment.
@@ -67,22 +67,12 @@ def head_seconds(shape, gpus, rows, card, link, barrier):
 
 
 def cost_table(target, draft, gpus, card, link, barrier):
-    """As projections.cost_table(), with the target on `gpus` GPUs a stage."""
-    latency, bandwidth = LINKS[link]
-    lines = [f"# From data sheets, not measured: {card}, {link}, {gpus} GPUs a stage of the target.",
-             "stage\tfingerprint\tlayers\trows\tcontext\tthreads\tneighbours\tseconds"]
-    for model, on in ((target, gpus), (draft, 1)):
-        shape = shape_of(model)
-        layers = int(shape["layers"])
-        for rows in ROWS:
-            seconds = layers * layer_seconds(shape, on, rows, card, link, barrier)
-            lines.append(f"layers\t{model}:bf16\t{layers}\t{rows}\t0\t0\t0\t{seconds:.9f}")
-            seconds = head_seconds(shape, on, rows, card, link, barrier)
-            lines.append(f"head\t{model}:bf16\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
-    for rows in ROWS:
-        seconds = MESSAGE_SECONDS + latency + 4 * int(shape_of(target)["dim"]) * rows / bandwidth
-        lines.append(f"hop\t-\t0\t{rows}\t0\t0\t0\t{seconds:.9f}")
-    return "\n".join(lines) + "\n"
+    """With the target on `gpus` GPUs a stage."""
+    def seconds(model, rows):
+        of = (shape_of(model), gpus if model == target else 1, rows, card, link, barrier)
+        return layer_seconds(*of), head_seconds(*of)
+
+    return projections.cost_table(target, (target, draft), card, link, seconds)
 
 
 def runs(options):

@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace paceline {
+namespace {
+
+void free_all(DraftText::Cache& cache, const std::vector<DraftTree::Freed>& slots) {
+    for (const DraftTree::Freed& freed : slots)
+        cache.slots.free(freed.position - cache.begin, freed.slot);
+}
+
+}  // namespace
 
 DraftCache::DraftCache(const Backend& backend, DraftCacheRules rules)
     : model_{backend.config()},
@@ -57,12 +65,8 @@ bool DraftCache::can_compute(const DraftText& text, const DraftNode& node) const
 
 void DraftCache::free_dropped(DraftText& text) const {
     DraftText::Cache& cache = *text.cache;
-    for (const DraftTree::Freed& freed : text.tree.take_freed()) {
-        cache.slots.free(freed.position - cache.begin, freed.slot);
-    }
-    for (const DraftTree::Freed& freed : std::exchange(cache.given_up, {})) {
-        cache.slots.free(freed.position - cache.begin, freed.slot);
-    }
+    free_all(cache, text.tree.take_freed());
+    free_all(cache, std::exchange(cache.given_up, {}));
     cache.became_text.clear();
     cache.slots.trim();
     if (cache.begin == 0) cache.slots.publish(text.tokens);
@@ -76,9 +80,7 @@ void DraftCache::free_dropped(DraftText& text) const {
 void DraftCache::begin_behind(DraftText& text, Position unknown) const {
     DraftText::Cache& cache = *text.cache;
     text.tree.drop_slots();
-    for (const DraftTree::Freed& freed : text.tree.take_freed()) {
-        cache.slots.free(freed.position - cache.begin, freed.slot);
-    }
+    free_all(cache, text.tree.take_freed());
     cache.slots.unshare();
     cache.begin = unknown + 1;
 }

@@ -187,17 +187,17 @@ void DraftWork::end_pass(const std::shared_ptr<Pass>& pass, RunOutcome outcome) 
             continue;
         }
         bool grown = false;
-        for (const NodeCandidates& said : taken.said) {
-            if (said.text != request->text) continue;
-            if (request->text->tree.find(said.node) == nullptr) continue;
+        for (const NodeCandidates& found : taken.candidates) {
+            if (found.text != request->text) continue;
+            if (request->text->tree.find(found.node) == nullptr) continue;
             // Before anything that depends on the drawn tokens. If there is no room it is not sent
             // later: the time at which that happens would depend on the drawn tokens.
-            if (said.drawn) {
-                msg::Draw draw = request->draw(said.node, *said.drawn);
+            if (found.drawn) {
+                msg::Draw draw = request->draw(found.node, *found.drawn);
                 draw.route.epoch = context_->epoch();
                 (void)emit<DraftWork>(*context_, plan_.first_segment, draw);
             }
-            request->take(said);
+            request->take(found);
             grown = true;
         }
         request->end_tentative(true);

@@ -2,8 +2,8 @@
 // many requests in one pass.
 //
 //     prepare(expansions)     loop   the rows of a pass (draft_rows.hpp)
-//     run()               job    the layers, the candidates of the wanted rows (draft_head.hpp)
-//     take()              loop   the results
+//     run()                   job    the layers, the candidates of the wanted rows (draft_head.hpp)
+//     take()                  loop   the results
 //
 // What it knows of texts between passes: which of their tokens and nodes are in its KV cache
 // (cache(): draft_cache.hpp), and the target's features of them (features(): draft_features.hpp).

@@ -116,7 +116,7 @@ DraftPassResult DraftRows::finish(RunOutcome outcome) {
         }
         for (PassHead& head : heads_) {
             const PassRow& row = pass_[head.row];
-            result.said.push_back(
+            result.candidates.push_back(
                 {row.text, row.node, std::move(head.candidates), std::move(head.drawn)});
         }
     }

@@ -50,7 +50,7 @@ struct ComputedNode {
 };
 
 struct DraftPassResult {
-    std::vector<NodeCandidates> said;
+    std::vector<NodeCandidates> candidates;
     std::vector<ComputedNode> computed;
 };
 

@@ -131,30 +131,37 @@ private:
 
 }  // namespace
 
+/// Field by field: a tree of json allocates while it is destroyed, where a lack of memory cannot be
+/// reported and ends the process.
 std::string SkipSearch::encode() const {
-    json observations = json::array();
+    std::string observations;
     for (const SetValue& each : observations_) {
-        observations.push_back({{"skip", each.set.text()}, {"matchness", each.value}});
+        observations += fmt::format("{}\n  {{\n   \"matchness\": {},\n   \"skip\": {}\n  }}",
+                                    observations.empty() ? "" : ",", json(each.value).dump(),
+                                    json(each.set.text()).dump());
     }
-    const json state = {
+    const std::pair<const char*, json> fields[] = {
+        {"accepted", accepted_},
+        {"best", best_.text()},
+        {"drafted", drafted_},
         {"format", kFormat},
-        {"layers", options_.layers},
         {"keep_first", options_.keep_first},
         {"keep_last", options_.keep_last},
-        {"ratio_begin", options_.ratio},
-        {"ratio", ratio_},
-        {"seed", options_.seed},
-        {"best", best_.text()},
+        {"layers", options_.layers},
         {"matchness", matchness_},
-        {"trials", trials_},
-        {"since_better", since_better_},
         {"proposals", proposals_},
-        {"accepted", accepted_},
-        {"drafted", drafted_},
+        {"ratio", ratio_},
+        {"ratio_begin", options_.ratio},
+        {"seed", options_.seed},
+        {"since_better", since_better_},
+        {"trials", trials_},
         {"verdicts", verdicts_},
-        {"observations", std::move(observations)},
     };
-    return state.dump(1) + '\n';
+    std::string text = "{";
+    for (const auto& [name, value] : fields)
+        text += fmt::format("\n \"{}\": {},", name, value.dump());
+    return text + "\n \"observations\": [" + observations + (observations.empty() ? "" : "\n ") +
+           "]\n}\n";
 }
 
 Status SkipSearch::restore(std::string_view text) {

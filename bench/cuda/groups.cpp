@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 #include <map>
 #include <memory>
+#include <vector>
 
+#include "model/cuda/cuda_group.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 
 #include "bench/cuda/chain.hpp"
@@ -12,52 +14,19 @@ namespace paceline::bench {
 namespace {
 
 constexpr int kBarriers = 200;  // of a recording: those of a pass of 50 layers
+constexpr std::size_t kWordBytes = 256;
 
-/// A stream of a device, with a word that it fills between two barriers.
-struct Member {
-    explicit Member(int index) : device{index} { fits = cuda::DeviceMemory::allocate(256, word); }
-
-    int device;
-    bool fits = false;
-    cuda::DeviceMemory word;
-    cuda::Stream stream;
-    cuda::Event done{cuda::EventUse::Order};
-};
-
-using Members = std::vector<std::unique_ptr<Member>>;
-
-void mark(const Members& members) {
-    for (const auto& member : members) {
-        cuda::set_device(member->device);
-        member->done.record(member->stream);
-    }
-}
-
-void wait_for_all(Member& member, const Members& members) {
-    for (const auto& other : members) {
-        if (other.get() != &member) member.stream.wait(other->done);
-    }
-}
-
-/// Seconds of a recording in which each device fills its word so many times, with a barrier after
-/// each, or one at the end alone.
-double recorded_seconds(const Members& members, bool barriers, int times) {
-    Member& first = *members.front();
+/// Seconds of a recording in which each device fills a word so many times, with a barrier of the
+/// backend's after each, or one at the end alone.
+double recorded_seconds(const CudaGroup& group, bool barriers, int times) {
+    CudaRank& first = group.first();
     const auto work = [&] {
-        cuda::set_device(first.device);
-        first.done.record(first.stream);
-        for (const auto& member : members) {
-            if (member.get() != &first) member->stream.wait(first.done);
-        }
+        group.fork();
         for (int i = 0; i < kBarriers; ++i) {
-            for (const auto& member : members) member->stream.fill(member->word.data(), 0, 4);
-            if (!barriers) continue;
-            mark(members);
-            for (const auto& member : members) wait_for_all(*member, members);
+            group.on_each([](CudaRank& rank) { rank.stream.fill(rank.memory.data(), 0, 4); });
+            if (barriers) group.barrier();
         }
-        mark(members);
-        wait_for_all(first, members);
-        cuda::set_device(first.device);
+        group.join();
     };
     const cuda::Graph graph = first.stream.record(work);
     graph.launch(first.stream);
@@ -71,16 +40,19 @@ double recorded_seconds(const Members& members, bool barriers, int times) {
 }
 
 Status barrier_table(const Bench& bench, const std::vector<int>& devices) {
-    Members members;
-    for (const int device : devices) {
-        cuda::set_device(device);
-        members.push_back(std::make_unique<Member>(device));
-        if (!members.back()->fits) return Error{Errc::OutOfMemory, "no memory for a word"};
+    std::vector<std::unique_ptr<CudaRank>> ranks;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+        cuda::set_device(devices[i]);
+        const CudaPart part{static_cast<int>(i), static_cast<int>(devices.size())};
+        ranks.push_back(std::make_unique<CudaRank>(devices[i], part));
+        if (!cuda::DeviceMemory::allocate(kWordBytes, ranks.back()->memory))
+            return Error{Errc::OutOfMemory, "no memory for a word"};
     }
     cuda::set_device(devices.front());
+    const CudaGroup group{ranks};
     const int times = bench.settings.times;
-    const double with = recorded_seconds(members, true, times);
-    const double without = recorded_seconds(members, false, times);
+    const double with = recorded_seconds(group, true, times);
+    const double without = recorded_seconds(group, false, times);
     const double barrier = (with - without) / kBarriers;
     bench.report.figure("group.barrier.seconds", barrier);
     bench.report.add({fmt::format("A barrier between {} devices, of {} in a recording",

@@ -61,13 +61,13 @@ TEST_CASE(
 }
 
 TEST_CASE("features beside the wrong tokens change what an EAGLE draft proposes, and no token") {
-    const FeatureFates right = run_eagle_seeds(300).sum.features;
+    const FeatureCounts right = run_eagle_seeds(300).sum.features;
     const Planted misplaced{PlantedBug::FeaturesMisplaced};
-    const FeatureFates wrong = run_eagle_seeds(300).sum.features;
+    const FeatureCounts wrong = run_eagle_seeds(300).sum.features;
     REQUIRE(right.read > 0);
     REQUIRE(wrong.read > 0);
-    const auto share = [](const FeatureFates& fates) {
-        return static_cast<double>(fates.wrong) / static_cast<double>(fates.read);
+    const auto share = [](const FeatureCounts& counts) {
+        return static_cast<double>(counts.wrong) / static_cast<double>(counts.read);
     };
     CHECK(share(wrong) > 0.9);
     CHECK(share(right) < share(wrong));

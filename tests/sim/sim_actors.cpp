@@ -143,7 +143,7 @@ ToyActor make_eagle(const SimBodyParts& parts, const DraftPlan& plan) {
     auto backend = std::make_unique<FakeBackend>(0, kFakeLayers, parts.plan.kv_slots);
     const std::size_t layers = feature_layers_of(parts.plan).size();
     backend->features = std::make_shared<FakeFeatures>(std::max<std::size_t>(1, layers) * kFakeDim);
-    if (layers == 0) backend->features->fates = parts.features;
+    if (layers == 0) backend->features->counts = parts.features;
     DraftTools tools;
     tools.grammars = toy_grammars();
     tools.model = std::make_unique<DraftModel>(

@@ -30,7 +30,7 @@ struct SimBodyParts {
     double candidate_right = 0.5;
     DraftCost draft_cost = DraftCost::Compute;
     std::shared_ptr<SimTexts> texts;
-    std::shared_ptr<FeatureFates> features;
+    std::shared_ptr<FeatureCounts> features;
     std::int32_t retained_slots = 0;  // by each segment but the last one
 };
 

@@ -43,8 +43,8 @@ struct SimOutcome {
     std::uint64_t restarts = 0;       // incarnations
     std::uint64_t fenced = 0;         // verdicts of old attempts that the log refused
     std::uint64_t faults = 0;
-    FeatureFates features = {};  // of an EAGLE draft
-    bool gave_up = false;        // the supervisor ended the run: too many deaths
+    FeatureCounts features = {};  // of an EAGLE draft
+    bool gave_up = false;         // the supervisor ended the run: too many deaths
 };
 
 [[nodiscard]] SimOutcome run_seed(std::uint64_t seed,

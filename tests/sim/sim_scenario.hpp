@@ -72,7 +72,8 @@ struct SimScenario {
     std::shared_ptr<std::function<void(StageId)>> on_poison =
         std::make_shared<std::function<void(StageId)>>();
     std::shared_ptr<SimTexts> texts = std::make_shared<SimTexts>();
-    std::shared_ptr<FeatureFates> features = std::make_shared<FeatureFates>();  // an EAGLE draft's
+    std::shared_ptr<FeatureCounts> features =
+        std::make_shared<FeatureCounts>();  // an EAGLE draft's
     std::string describe() const;
 };
 

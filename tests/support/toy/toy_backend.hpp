@@ -145,7 +145,7 @@ public:
         }
         for (std::size_t i = 0; adapter_after == 0 && i < rows.size(); ++i)
             remember(rows[i], hidden, i);
-        if (features && features->fates) read_features(rows, hidden);
+        if (features && features->counts) read_features(rows, hidden);
         return RunOutcome::Done;
     }
 
@@ -310,15 +310,15 @@ private:
     /// A feature that is not what the draft itself makes of the token before a row leads its
     /// candidates astray.
     void read_features(std::span<const Row> rows, std::span<float> hidden) {
-        FeatureFates& fates = *features->fates;
+        FeatureCounts& counts = *features->counts;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (rows[i].position == 0) continue;
             const KvSlot before = rows[i].key_slot(rows[i].position - 1);
             if (!features->given(before)) continue;
-            ++fates.read;
+            ++counts.read;
             const std::uint64_t feature = load(features->feature(before), 0);
             if (feature == newest_[static_cast<std::size_t>(before)]) continue;
-            ++fates.wrong;
+            ++counts.wrong;
             store(hidden, i, mix(load(hidden, i), feature));
         }
     }

@@ -89,11 +89,11 @@ private:
 
 class CarelessFeatures final : public Actor {
 public:
-    /// Counts what it does in `fates`.
+    /// Counts what it does in `counts`.
     CarelessFeatures(std::unique_ptr<Actor> draft,
                      std::uint64_t seed,
-                     std::shared_ptr<FeatureFates> fates)
-        : draft_{std::move(draft)}, random_{seed}, fates_{std::move(fates)} {}
+                     std::shared_ptr<FeatureCounts> counts)
+        : draft_{std::move(draft)}, random_{seed}, counts_{std::move(counts)} {}
 
     void on_start(StageContext& context) override { draft_->on_start(context_.emplace(context)); }
     void on_control(StageId from, const control::Message& message) override {
@@ -114,13 +114,13 @@ public:
         }
         const std::uint64_t fate = late_ ? random_() % 2 : random_() % 3;
         if (fate == 0) {
-            ++fates_->lost;
+            ++counts_->lost;
         } else if (fate == 1) {
-            ++fates_->doubled;
+            ++counts_->doubled;
             deliver(*copy);
             deliver(*copy);
         } else {
-            ++fates_->late;
+            ++counts_->late;
             late_after_ = 1 + static_cast<int>(random_() % 4);
             late_ = std::move(copy);
         }
@@ -182,7 +182,7 @@ private:
 
     std::unique_ptr<Actor> draft_;
     std::mt19937_64 random_;
-    std::shared_ptr<FeatureFates> fates_;
+    std::shared_ptr<FeatureCounts> counts_;
     std::optional<FeatureContext> context_;
     std::optional<Copy> late_;
     int late_after_ = 0;  // messages that are handled before it

@@ -1,6 +1,6 @@
 // FakeFeatures: the features of a toy EAGLE draft: what it was given for each slot.
 //
-// Without `fates` its backend computes as without them; the tests read what came. With them the
+// Without `counts` its backend computes as without them; the tests read what came. With them the
 // backend compares the feature before each row with its own output there: one that differs changes
 // what the row proposes, as a wrong feature does in a trained draft, and is counted.
 #pragma once
@@ -17,7 +17,7 @@
 namespace paceline::testing {
 
 /// What became of features on their way to a draft, and in it.
-struct FeatureFates {
+struct FeatureCounts {
     std::uint64_t lost = 0;  // notes
     std::uint64_t doubled = 0;
     std::uint64_t late = 0;
@@ -39,8 +39,8 @@ public:
         return given(slot) ? given_.at(slot) : none_;
     }
 
-    std::vector<std::vector<float>> all;  // that were ever given
-    std::shared_ptr<FeatureFates> fates;  // for features after the last layer
+    std::vector<std::vector<float>> all;    // that were ever given
+    std::shared_ptr<FeatureCounts> counts;  // for features after the last layer
 
 private:
     std::size_t width_;

@@ -88,7 +88,7 @@ DraftModelOptions options_of(const CpuBackend& backend) {
 
 std::vector<NodeCandidates> pass(DraftModel& model, const std::vector<DraftExpansion>& expansions) {
     if (!model.prepare(expansions)) return {};
-    return model.take(model.run(nullptr)).said;
+    return model.take(model.run(nullptr)).candidates;
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ TEST_CASE("keys and values travel from one draft model to another, and back, wit
         REQUIRE(to.prepare(leaf));
         CHECK(to.pass().rows().size() == 1);  // all else is there
         const DraftPassResult taken = to.take(to.run(nullptr));
-        check_same(taken.said.at(0).candidates,
+        check_same(taken.candidates.at(0).candidates,
                    plain(*oracle, tokens_to(*ours, trunk.back()), ours->sampling, 2));
     }
 }

@@ -91,7 +91,7 @@ std::vector<TokenId> random_verdict(const DraftText& text, std::mt19937_64& rand
 /// A text that one model computes, all by itself.
 std::vector<NodeCandidates> pass(DraftModel& model, const std::vector<DraftExpansion>& expansions) {
     if (!model.prepare(expansions)) return {};
-    return model.take(model.run(nullptr)).said;
+    return model.take(model.run(nullptr)).candidates;
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ TEST_CASE("candidates are those of a plain forward of the whole path, whatever h
             if (before) meanwhile();
             const RunOutcome outcome = model.run(&cancel);
             if (!before) meanwhile();
-            for (const NodeCandidates& said : model.take(outcome).said) {
+            for (const NodeCandidates& said : model.take(outcome).candidates) {
                 check_same(said.candidates, expected.at({said.text.get(), said.node}));
                 ++said_in_all;
                 if (said.text->tree.find(said.node) != nullptr) {
@@ -362,7 +362,7 @@ TEST_CASE("a pass that found no page for a text leaves nothing of it to the next
     REQUIRE(model.prepare(
         std::vector<DraftExpansion>{{second, {}, 1}, {first, {first->tree.root().id}, 1}}));
     CHECK(second->cache->cached() == 41);
-    CHECK(model.take(RunOutcome::Cancelled).said.empty());
+    CHECK(model.take(RunOutcome::Cancelled).candidates.empty());
     CHECK(second->cache->cached() == 41);
     CHECK(pass(model, {{first, {first->tree.root().id}, 1}}).size() == 1);
     CHECK_FALSE(model.prepare(std::vector<DraftExpansion>{{second, {}, 1}}));

@@ -100,7 +100,7 @@ TEST_CASE("after any accepts and rejects candidates are those of a fresh pass ov
             }
         }
         if (!model.prepare(expansions)) continue;
-        for (const NodeCandidates& said : model.take(model.run(nullptr)).said) {
+        for (const NodeCandidates& said : model.take(model.run(nullptr)).candidates) {
             const auto of = std::find_if(texts.begin(), texts.end(), [&](const KnownText& known) {
                 return known.text == said.text;
             });
@@ -192,7 +192,7 @@ TEST_CASE("features of a cancelled pass are not lost, and those of another width
     (void)model.take(RunOutcome::Cancelled);
     CHECK(known.text->cache->features.contains(2));
     REQUIRE(model.prepare(root));
-    const auto said = model.take(model.run(nullptr)).said;
+    const auto said = model.take(model.run(nullptr)).candidates;
     CHECK_FALSE(known.text->cache->features.contains(2));
     const auto oracle = eagle.backend();
     const auto want = fresh(*oracle, known.text->tokens, known.told, 2);
@@ -246,7 +246,7 @@ TEST_CASE("a text of many tokens without features begins behind all but the last
         while (said.empty()) {
             REQUIRE(model.prepare(root));
             rows += model.pass().rows().size();
-            said = model.take(model.run(nullptr)).said;
+            said = model.take(model.run(nullptr)).candidates;
         }
         CHECK(text->cache->begin == (told ? 0 : 26));
         CHECK(rows == (told ? 91U : 65U));

@@ -62,7 +62,7 @@ struct Draft {
     std::vector<NodeCandidates> expand(DraftNodeId node) {
         const std::vector<DraftExpansion> expansions{{text, {node}, 3}};
         if (!model->prepare(expansions)) return {};
-        return model->take(model->run(nullptr)).said;
+        return model->take(model->run(nullptr)).candidates;
     }
     /// Grows a chain below the root and compares each step with a plain forward.
     void check_chain(int length) {
