@@ -21,7 +21,7 @@ AutoChoice AutoMethod::choose(const RunOptions& options) const {
         return {.method = kPlainMethod, .reason = "only plain decoding gives --exact off"};
     if (!device_of(options.model).others.empty())
         return {.method = kPlainMethod,
-                .reason = "only plain decoding takes --device with several GPUs"};
+                .reason = "--device names several GPUs, where other methods need --method"};
     // What is asked for of stages needs some: plain decoding in a stage then.
     const bool stages = options.figures || !options.trace_file.empty();
     return history_.choose(stages ? kPlainPipeline : kPlainMethod);
