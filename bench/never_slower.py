@@ -18,7 +18,8 @@ and the interval in which the median of all such pairs lies with a probability o
 `plain` against plain is the control: it shows what the machine's noise makes of equal programs. Answers of fewer than
 --least tokens are decoded, and not counted. Nothing else may run on the machine. --busy keeps one endless loop running
 beside both. With --requests N the pairs are of `paceline check`, whose rate is of N answers decoded at the same time:
---against plain is then `autoregressive`.
+--against plain is then `autoregressive`. --first-token compares the seconds from the start of a command to the first
+byte of its answer: the figures are then differences, of the method less the other.
 """
 
 import argparse
@@ -30,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import prompt_sets
 from cache_folder import DEMO_MODEL
@@ -81,6 +83,17 @@ class Bench:
         found = json.loads(stats.read_text())
         return found["generated_tokens"], found["tokens_per_second"], found["method"]
 
+    def to_first_token(self, program, how, prompt, dtype, temp, seed):
+        """(tokens, seconds, options) from the start of a command to the first byte of its answer."""
+        command = [program, "run", "-m", self.options.model, "--dtype", dtype, "-q", "-n", "1", *how,
+                   *self.sampling(temp, seed), "-p", prompt]
+        begin = time.monotonic()
+        with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+            if not run.stdout.read(1):
+                sys.exit(f"{command}: no answer")
+            seconds = time.monotonic() - begin
+        return self.options.least, seconds, " ".join(how)
+
     def many(self, program, how, prompts, dtype, temp, seed):
         """The same of answers decoded at the same time."""
         out = self.folder / "check.json"
@@ -117,11 +130,12 @@ class Bench:
                 if options.requests > 1:
                     tokens, rates[side], decoded = self.many(program, how, file, dtype, temp, number + 1)
                 else:
+                    decode = self.to_first_token if options.first_token else self.one
                     prompt = lines[number % len(lines)]
-                    tokens, rates[side], decoded = self.one(program, how, prompt, dtype, temp, number + 1)
+                    tokens, rates[side], decoded = decode(program, how, prompt, dtype, temp, number + 1)
                 names |= {decoded} if side == 0 else set()
             if tokens >= options.least and min(rates) > 0:
-                ratios.append(rates[0] / rates[1])
+                ratios.append(rates[0] - rates[1] if options.first_token else rates[0] / rates[1])
             if len(ratios) == options.pairs:
                 break
         return ratios, names
@@ -156,11 +170,14 @@ def main():
     parser.add_argument("--requests", type=int, default=1)
     parser.add_argument("--least", type=int, default=64)
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--first-token", action="store_true")
     parser.add_argument("-n", type=int, default=256)
     parser.add_argument("--out", type=argparse.FileType("a"))
     options = parser.parse_args()
     if options.pairs < PAIRS_MIN:
         parser.error(f"--pairs {options.pairs}: fewer than {PAIRS_MIN} have no interval")
+    if options.first_token and options.requests > 1:
+        parser.error("--first-token: with one request alone")
     files, folder = prompt_sets.chosen(options)
     print(*COLUMNS, sep="\t", flush=True)
     neighbour = subprocess.Popen(LOOP) if options.busy else None

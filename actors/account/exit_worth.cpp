@@ -25,13 +25,13 @@ bool ExitWorth::pays() const {
     return !measured_ || price_.token_us <= 0.0F || gain_us() >= cost_us();
 }
 
-void ExitWorth::spent(double micros, bool delayed, std::size_t rows) {
+void ExitWorth::spent(double micros, bool delayed, double rows) {
     // An evaluation that had to wait for its core does not cost more: the shortest counts, and a
     // longer one only if no short one has come for long.
     time_us_ = measured_ ? std::min(micros, time_us_ * kShareGrowth) : micros;
     const double learning = measured_ ? 1.0 / kCostMemory : 1.0;
     delay_ += ((delayed ? 1.0 : kIdleShare) - delay_) * learning;
-    rows_ += (static_cast<double>(rows) - rows_) * learning;
+    rows_ += (rows - rows_) * learning;
     measured_ = true;
 }
 

@@ -36,9 +36,9 @@ public:
 
     /// Whether the exit is to evaluate the batch that comes now.
     [[nodiscard]] bool pays() const;
-    /// An evaluation took so long and caused `rows` additional rows. `delayed`: the next batch had
-    /// to wait for it.
-    void spent(double micros, bool delayed, std::size_t rows);
+    /// An evaluation took so long and caused `rows` additional rows; its share of both, if it was
+    /// one of several in a job. `delayed`: the next batch had to wait for it.
+    void spent(double micros, bool delayed, double rows);
     /// The committed text shows that `right` candidates of an evaluation were right.
     void learned(std::size_t right);
 

@@ -63,6 +63,8 @@ public:
     /// A request has begun or ended: the time until the next batch belongs to no turn.
     void interrupted() { interrupted_ = true; }
 
+    /// That are decoded, by the newest batch; 0: none has gone out.
+    [[nodiscard]] std::size_t requests() const { return requests_; }
     /// Time per token of a request without speculation; 0: not known yet.
     [[nodiscard]] Micros plain_token() const {
         return watch_ == nullptr ? Micros{0} : watch_->plain_token();

@@ -70,7 +70,8 @@ std::size_t SpeculationAccount::rows_ahead(std::span<const double> probabilities
     // The root that follows a wrong batch waits for the rest of the job that runs; and where
     // processes share cores, every job slows the others.
     const double share = (1.0 - probabilities.front()) / 2.0 + pass_share();
-    const RowPrices prices{.plain_rate = plain_rate(1) * gain, .time_us = [&](std::uint32_t rows) {
+    const double rate = plain_rate(turns_.requests()) * gain;
+    const RowPrices prices{.plain_rate = rate, .time_us = [&](std::uint32_t rows) {
                                size.rows = rows;
                                const double time = costs_.expected(size).longest_us;
                                return time > 0.0 ? share * time : kUnknown;
@@ -128,7 +129,7 @@ void SpeculationAccount::judged(std::span<const JudgedNode> nodes, bool drawn) {
         if (node.origin == msg::Origin::Lookup || node.origin == msg::Origin::Forced) continue;
         const bool of_exit = node.origin == msg::Origin::Exit || node.origin == msg::Origin::Heads;
         const Group group = of_exit ? Group::Exits : Group::Drafts;
-        groups_[static_cast<std::size_t>(group)].quiet = 0;
+        groups_[static_cast<std::size_t>(group)].quiet = 0.0;
     }
 }
 
@@ -167,7 +168,8 @@ void SpeculationAccount::verified(
     }
     const int before = turns_.allowed();
     const std::uint64_t ended = turns_.turns_ended();
-    for (GroupState& group : groups_) group.quiet += tokens;
+    const double of_each = static_cast<double>(tokens) / static_cast<double>(turns_.requests());
+    for (GroupState& group : groups_) group.quiet += of_each;
     const bool natural_plain = options_.free_candidates && sent.candidates == 0;
     turns_.verified(sent.tag, tokens, sent.candidates, natural_plain, now);
     if (before > 0 && turns_.turns_ended() != ended) next_turn();
@@ -183,7 +185,7 @@ void SpeculationAccount::next_turn() {
         if (group.probes > 0) {
             --group.probes;
         } else if (group.quiet >= kQuietTokens) {
-            group.quiet = 0;
+            group.quiet = 0.0;
             group.probes = kProbeTurns;
         }
     }
@@ -212,7 +214,9 @@ msg::Price SpeculationAccount::price_of(Group of) {
                  : group.probes > 0 ? msg::SpeculationMode::Probe
                                     : msg::SpeculationMode::On;
     price.candidates_max = static_cast<std::uint32_t>(std::min<int>(next, kVerifyRowsMax));
-    const auto plain = static_cast<float>(turns_.plain_token().count());
+    // A pass or a row gives tokens to one request and takes the time of all.
+    const auto running = static_cast<float>(std::max<std::size_t>(turns_.requests(), 1));
+    const float plain = static_cast<float>(turns_.plain_token().count()) / running;
     price.plain_us = plain;
     price.token_us = plain / std::max(static_cast<float>(turns_.gain()), 1.0F);
     const auto rows = std::clamp(static_cast<std::uint32_t>(rows_.mean()),

@@ -9,9 +9,9 @@
 //                   allowed()                                  by the guard, which may only forbid
 //                   take_price()                               mode, and what a pass may cost
 //
-// A group of proposers whose candidates have not been seen for kQuietTokens is probed for
-// kProbeTurns turns: by then the text may have changed. Only this class orders probes, so that
-// their cost stays within the guard's budget.
+// A group of proposers whose candidates have not been seen for kQuietTokens of each request is
+// probed for kProbeTurns turns: by then the text may have changed. Only this class orders probes,
+// so that their cost stays within the guard's budget.
 // Not thread-safe. Pure: times come by calls.
 #pragma once
 
@@ -127,8 +127,8 @@ private:
         Micros formed{0};
     };
     struct GroupState {
-        int quiet = 0;   // tokens since a candidate of the group was seen
-        int probes = 0;  // turns to go
+        double quiet = 0.0;  // tokens of a request since a candidate of the group was seen
+        int probes = 0;      // turns to go
         bool off = true;
         std::optional<msg::Price> told = {};
     };

@@ -332,6 +332,7 @@ void ExitEvaluator::remember(const ExitPart& part) {
         if (!place.tokens.empty()) said.places.push_back(std::move(place));
     }
     book_.add(std::move(said));
+    ++parts_remembered_;
 }
 
 /// In a fixed tree each node has children of its own, so a place knows the path before it.
@@ -368,6 +369,7 @@ void ExitEvaluator::remember(const AheadPart& part) {
         }
     }
     book_.add(std::move(said));
+    ++parts_remembered_;
 }
 
 void ExitEvaluator::learn(const RequestState& state) {
@@ -376,7 +378,10 @@ void ExitEvaluator::learn(const RequestState& state) {
 }
 
 void ExitEvaluator::spent(double micros, bool delayed) {
-    worth_.spent(micros, delayed, std::exchange(rows_caused_, 0));
+    const auto parts =
+        static_cast<double>(std::max<std::size_t>(std::exchange(parts_remembered_, 0), 1));
+    const auto rows = static_cast<double>(std::exchange(rows_caused_, 0));
+    worth_.spent(micros / parts, delayed, rows / parts);
 }
 
 }  // namespace paceline

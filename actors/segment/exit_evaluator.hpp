@@ -96,7 +96,7 @@ public:
     void remember(const AheadPart& part);
     /// The request's text has grown.
     void learn(const RequestState& state);
-    /// ExitWorth::spent() for the evaluations remembered since.
+    /// ExitWorth::spent() for the parts remembered since, which share the time.
     void spent(double micros, bool delayed);
 
     /// The proposal for draft and correct; nothing if all rows are stale. The caller fills in
@@ -126,7 +126,8 @@ private:
     RowMemory adapted_;  // [rows, dim]: what the adapter made of the hidden states
     ExitWorth worth_;    // this one and the next two are the loop's
     ExitRecord book_;
-    std::size_t rows_caused_ = 0;  // that others are to run for what was remembered
+    std::size_t rows_caused_ = 0;       // that others are to run for what was remembered,
+    std::size_t parts_remembered_ = 0;  // of so many parts
 };
 
 }  // namespace paceline

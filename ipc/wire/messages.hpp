@@ -360,8 +360,8 @@ struct Price {
     std::uint32_t generation;  // counts up
     SpeculationMode mode;
     std::uint32_t candidates_max;  // of a request in a round
-    float token_us;                // per token of the text, by the best plan; 0: not known yet
-    float plain_us;                // per token without speculation; 0: not known yet
+    float token_us;                // per token of any request, by the best plan; 0: not known yet
+    float plain_us;                // the same without speculation; 0: not known yet
     float row_us;                  // of one more row in a verify batch
     float pass_share;  // the part of a pass's time by which decoding gets longer: 0 .. 1
     float extra_us;    // by which a batch takes longer while exits and drafts work; 0: unknown

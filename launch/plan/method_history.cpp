@@ -44,10 +44,13 @@ void MethodHistory::read() {
     for (const auto& [method, rate] : own_.methods) record_.methods.insert_or_assign(method, rate);
 }
 
-AutoChoice MethodHistory::choice_from(const MethodRecord& record, const std::string& plain) const {
+AutoChoice MethodHistory::choice_from(const MethodRecord& record,
+                                      const std::string& plain,
+                                      const std::set<std::string>& refused) const {
     std::vector<std::string> known;
     for (const Method& method : methods()) {
         std::string name{method.name};
+        if (refused.contains(name)) continue;
         // One that was never run is not chosen: its part need not be looked for.
         if (!lacks_ || record.find(name) == nullptr || !lacks_(name))
             known.push_back(std::move(name));
@@ -72,12 +75,13 @@ AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
 
 AutoChoice MethodHistory::choose_given(const std::string& plain,
                                        const std::string& method,
-                                       double gain) const {
+                                       double gain,
+                                       const std::set<std::string>& refused) const {
     MethodRecord record = compared();
     MethodRate& rate = record.methods[method];  // it may have no run yet but this one
     rate.gain = gain;
     rate.runs = std::max(rate.runs, AutoChoice::kRunsMin);
-    return choice_from(record, plain);
+    return choice_from(record, plain, refused);
 }
 
 double MethodHistory::gain_of(const std::string& method) const {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -44,11 +45,13 @@ public:
     /// Of requests that share a batch all the time: plain decoding, which reads the weights once
     /// for all of them, unless runs of as many at a time have shown a gain. Of one: choose().
     [[nodiscard]] AutoChoice choose_for_batches(const std::string& plain) const;
-    /// The choice if `method` gains so much (times plain decoding) from now on. Of requests that
-    /// always share a batch by runs of as many alone, as gain_of(); else as choose().
+    /// The choice, but of none in `refused`, if `method` gains so much (times plain decoding) from
+    /// now on. Of requests that always share a batch by runs of as many alone, as gain_of(); else
+    /// as choose().
     [[nodiscard]] AutoChoice choose_given(const std::string& plain,
                                           const std::string& method,
-                                          double gain) const;
+                                          double gain,
+                                          const std::set<std::string>& refused = {}) const;
     /// Times plain decoding; 0: nothing is known of it.
     [[nodiscard]] double gain_of(const std::string& method) const;
     /// Of a gain over a pipeline's own turns without speculation: they are slower than plain
@@ -60,7 +63,8 @@ public:
 private:
     void read();
     [[nodiscard]] AutoChoice choice_from(const MethodRecord& record,
-                                         const std::string& plain) const;
+                                         const std::string& plain,
+                                         const std::set<std::string>& refused = {}) const;
 
     /// What choices during a run go by.
     [[nodiscard]] const MethodRecord& compared() const {

@@ -16,7 +16,7 @@ void MethodWatch::begin(std::string method, double load_seconds) {
 std::optional<AutoChoice> MethodWatch::look(double gain, double plain_seconds_left) {
     if (replan_.measured(gain)) asked_ = gain;
     if (!asked_) return std::nullopt;
-    AutoChoice other = history_->choose_given(plain_, method_, *asked_);
+    AutoChoice other = history_->choose_given(plain_, method_, *asked_, refused_);
     if (other.method == method_ || refused_.contains(other.method)) {
         asked_.reset();
         return std::nullopt;

@@ -163,7 +163,7 @@ TEST_CASE("a probe lasts as many turns, however many requests a turn has verdict
     };
     int probed = 0;
     int longest = 0;
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 2 * SpeculationAccount::kQuietTokens; ++i) {
         turn();
         REQUIRE(price.has_value());
         probed = price->mode == Mode::Probe ? probed + 1 : 0;
@@ -171,6 +171,29 @@ TEST_CASE("a probe lasts as many turns, however many requests a turn has verdict
     }
     CHECK(longest >= SpeculationAccount::kProbeTurns);
     CHECK(longest <= SpeculationAccount::kProbeTurns + 1);  // the price is told a turn later
+}
+
+TEST_CASE("a token that one of several requests gains is worth its part of a round") {
+    const auto price_with = [](std::uint32_t requests) {
+        SpeculationAccount account{on()};
+        Micros now{0};
+        std::optional<msg::Price> price;
+        for (std::uint32_t round = 0; round < 40; ++round) {
+            std::vector<SpeculationAccount::Part> parts;
+            for (std::uint32_t i = 1; i <= requests; ++i)
+                parts.push_back({RequestId{i}, BatchId{round}, 0});
+            account.formed(parts, {.rows = requests, .requests = requests}, {}, requests, true,
+                           now);
+            now += Micros{1000};
+            for (const auto& part : parts)
+                account.verified(part.request, part.batch, 1, {.sum_us = 900, .longest_us = 900},
+                                 now);
+            if (const auto told = account.take_price(Group::Drafts)) price = told;
+        }
+        return price.value();
+    };
+    CHECK(price_with(1).plain_us == doctest::Approx(1000));
+    CHECK(price_with(8).plain_us == doctest::Approx(125));
 }
 
 TEST_CASE("a pause of two seconds, in any round, changes nothing for long") {

@@ -65,11 +65,23 @@ TEST_CASE("a change waits until what is left pays for loading") {
     CHECK(other->method == "fold");
 }
 
-TEST_CASE("one that could not be started is not asked for again, and the question ends") {
+TEST_CASE("instead of one that could not be started the best of the others follows") {
     const Planted planted;
     MethodWatch watch{planted.history, "pearl", kPlainMethod, 2.0};
     watch.refuse("fold");
-    for (int i = 0; i < 20; ++i) CHECK(!watch.look(0.9, kMuchLeft));
+    CHECK(!watch.look(0.9, kMuchLeft));
+    CHECK(!watch.look(0.9, kMuchLeft));
+    const auto other = watch.look(0.9, kMuchLeft);
+    REQUIRE(other.has_value());
+    CHECK(other->method == planted.usual);
+}
+
+TEST_CASE("if no other method that can be started is faster, the running one stays") {
+    const Planted planted;
+    MethodWatch watch{planted.history, "pearl", kPlainMethod, 2.0};
+    watch.refuse("fold");
+    watch.refuse(planted.usual);
+    for (int i = 0; i < 20; ++i) CHECK(!watch.look(1.1, kMuchLeft));
 }
 
 TEST_CASE("after a change the new method is compared with its own record") {
