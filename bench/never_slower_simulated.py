@@ -7,7 +7,7 @@
         [--oracle-costs SHAPE.tsv --shape SHAPE]
 
 Each process of a method is a device with the costs of one thread; with --devices 4 the target has four, with --devices
-cores2 all processes share one device of two threads (the table needs --threads 1,2 --neighbours 0,1). The text and what
+cores2 all processes share one device of two threads (the table needs --measure-threads 1,2). The text and what
 is accepted are the real model's, the time is simulated. Cases:
 
     trained        the parts that came with the program
