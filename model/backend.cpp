@@ -2,7 +2,6 @@
 #include "model/backend.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "ipc/base/check.hpp"
 

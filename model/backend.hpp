@@ -28,7 +28,6 @@
 #include <string>
 #include <vector>
 
-#include "ipc/base/check.hpp"
 #include "ipc/base/result.hpp"
 #include "model/ahead_heads.hpp"
 #include "model/config.hpp"

@@ -12,11 +12,9 @@
 // before them in the same call too.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "ipc/base/ids.hpp"

@@ -1,6 +1,5 @@
 #include "actors/account/batch_costs.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>

@@ -20,11 +20,9 @@
 // Not thread-safe. Pure: times come by calls.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 
 #include "actors/account/gain_watch.hpp"
 

@@ -23,7 +23,6 @@
 #include <random>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "actors/account/batch_costs.hpp"
 #include "actors/account/guard_turns.hpp"

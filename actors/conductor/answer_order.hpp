@@ -4,14 +4,12 @@
 // Plain values. Threads: the callbacks are called by the conductor's loop.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <span>
 
 #include "actors/decoding/answer.hpp"
 #include "actors/decoding/plain_decoder.hpp"
 #include "actors/decoding/request.hpp"
-#include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "ipc/wire/messages.hpp"
 

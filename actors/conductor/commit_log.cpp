@@ -1,7 +1,6 @@
 #include "actors/conductor/commit_log.hpp"
 
 #include <fmt/core.h>
-#include <string>
 #include <utility>
 
 #include "ipc/base/faults.hpp"

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <span>
-#include <string>
 
 #include "ipc/base/faults.hpp"
 

@@ -1,7 +1,6 @@
 #include "actors/conductor/verdict_checks.hpp"
 
 #include <fmt/core.h>
-#include <string>
 
 #include "ipc/base/faults.hpp"
 

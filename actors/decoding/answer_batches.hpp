@@ -24,6 +24,8 @@
 #include "actors/decoding/request.hpp"
 #include "actors/decoding/slot_allocator.hpp"
 #include "ipc/base/result.hpp"
+#include "ipc/wire/finish_reason.hpp"
+#include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
 #include "model/sampling/candidates.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
-#include "ipc/wire/messages.hpp"
+#include "ipc/wire/finish_reason.hpp"
 
 namespace paceline {
 

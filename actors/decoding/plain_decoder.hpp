@@ -25,7 +25,6 @@
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
-#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 

@@ -31,7 +31,6 @@
 #include "actors/decoding/prefix_tree.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "model/kv_layout.hpp"
 
 namespace paceline {
 

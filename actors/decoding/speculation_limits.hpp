@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "actors/decoding/stop_policy.hpp"
-#include "ipc/base/limits.hpp"
 
 namespace paceline {
 

@@ -1,7 +1,6 @@
 #include "actors/draft/correct_actor.hpp"
 
 #include <fmt/core.h>
-#include <string>
 #include <utility>
 
 #include "actors/protocol/tensor_rows.hpp"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/device_sampler.hpp"
 
 namespace paceline {
 namespace {

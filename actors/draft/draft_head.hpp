@@ -8,14 +8,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "actors/decoding/drawn_siblings.hpp"
 #include "ipc/base/ids.hpp"
 #include "model/backend.hpp"
-#include "model/device_sampler.hpp"
 #include "model/sampling/candidates.hpp"
 #include "model/sampling/sampling.hpp"
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "actors/draft/draft_work.hpp"
-#include "actors/draft/layer_chooser.hpp"
 #include "actors/draft/set_searcher.hpp"
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"

@@ -1,7 +1,5 @@
 #include "actors/draft/set_searcher.hpp"
 
-#include <utility>
-
 namespace paceline {
 namespace {
 

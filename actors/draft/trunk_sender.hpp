@@ -7,8 +7,6 @@
 // Borrows the model. Threads: the actor's loop.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <span>
 

@@ -1,7 +1,6 @@
 #include "actors/protocol/epoch_fence.hpp"
 
 #include <fmt/core.h>
-#include <string>
 
 #include "actors/protocol/message_checks.hpp"
 #include "ipc/base/faults.hpp"

@@ -19,7 +19,6 @@
 #include <fmt/core.h>
 #include <set>
 #include <span>
-#include <string>
 
 #include "actors/protocol/attempt_filter.hpp"
 #include "actors/protocol/epoch_fence.hpp"

@@ -10,7 +10,6 @@
 #include <fmt/core.h>
 #include <limits>
 #include <span>
-#include <string>
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"

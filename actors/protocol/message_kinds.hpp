@@ -9,9 +9,7 @@
 // Types without values: all checks happen at compile time.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <type_traits>
 
 #include "ipc/wire/batch_frame.hpp"

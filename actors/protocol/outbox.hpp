@@ -13,10 +13,8 @@
 #include <vector>
 
 #include "actors/protocol/message_kinds.hpp"
-#include "ipc/base/check.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/limits.hpp"
-#include "ipc/wire/messages.hpp"
 #include "runtime/loop/context.hpp"
 
 namespace paceline {

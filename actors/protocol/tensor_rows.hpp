@@ -2,8 +2,6 @@
 // token.
 #pragma once
 
-#include <cstddef>
-
 #include "ipc/transport/tensor_memory.hpp"
 #include "model/placed_span.hpp"
 

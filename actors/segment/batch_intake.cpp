@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "actors/segment/segment_run.hpp"

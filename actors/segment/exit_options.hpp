@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
-#include "ipc/base/limits.hpp"
 #include "ipc/base/result.hpp"
 #include "model/ahead_heads.hpp"
 #include "model/backend.hpp"

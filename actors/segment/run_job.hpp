@@ -14,7 +14,6 @@
 #include "actors/segment/layer_job.hpp"
 #include "actors/segment/verify_job.hpp"
 #include "actors/self_draft/exit_adapter.hpp"
-#include "runtime/loop/actor.hpp"
 
 namespace paceline {
 

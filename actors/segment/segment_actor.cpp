@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/core.h>
-#include <string>
 #include <utility>
 #include <variant>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "actors/decoding/retained_states.hpp"
-#include "actors/segment/batch_scheduler.hpp"
 #include "actors/segment/exit_options.hpp"
+#include "actors/segment/scheduling/dispatch_options.hpp"
 #include "actors/segment/states/feature_sender.hpp"
 #include "actors/segment/states/residual_tap.hpp"
 #include "actors/segment/verifier.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 
 #include "ipc/base/faults.hpp"
 #include "ipc/base/limits.hpp"

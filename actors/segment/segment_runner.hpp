@@ -25,7 +25,6 @@
 #include "actors/segment/segment_run.hpp"
 #include "ipc/wire/messages.hpp"
 #include "model/backend.hpp"
-#include "runtime/loop/actor.hpp"
 
 namespace paceline {
 

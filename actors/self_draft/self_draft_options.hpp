@@ -16,7 +16,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "actors/self_draft/skip_search.hpp"
 #include "ipc/base/result.hpp"

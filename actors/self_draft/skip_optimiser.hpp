@@ -13,12 +13,10 @@
 // Owns the search's state and scratch memory. Threads: the actor's loop; run() is the job.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "actors/decoding/slot_allocator.hpp"

@@ -1,8 +1,6 @@
 #include "actors/self_draft/skip_search.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <numeric>
 #include <utility>
 

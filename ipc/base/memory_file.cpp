@@ -1,7 +1,6 @@
 #include "ipc/base/memory_file.hpp"
 
 #include <cerrno>
-#include <cstdlib>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

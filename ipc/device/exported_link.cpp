@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <optional>
 #include <random>
-#include <sys/stat.h>
 #include <type_traits>
 #include <utility>
 

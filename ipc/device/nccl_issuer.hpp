@@ -12,10 +12,8 @@
 // own. The destructor closes all channels and waits at most kCloseLimit.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
-#include <string>
 #include <thread>
 
 #include "ipc/base/result.hpp"

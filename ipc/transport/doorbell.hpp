@@ -18,7 +18,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 
 #include "ipc/base/result.hpp"

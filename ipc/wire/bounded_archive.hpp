@@ -8,10 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ostream>
 #include <span>
 #include <streambuf>
-#include <string>
 #include <type_traits>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <new>
-#include <string>
 #include <utility>
 
 namespace paceline {

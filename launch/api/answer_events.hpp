@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,6 @@
 
 #include "launch/api/answer_dialect.hpp"
 #include "launch/api/answer_report.hpp"
-#include "launch/api/api_error.hpp"
 #include "launch/api/prepare_answers.hpp"
 #include "launch/api/response_form.hpp"
 #include "launch/session/answer_stream.hpp"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/decoding/request.hpp"
+#include "launch/api/fields.hpp"
 #include "launch/api/unsupported_fields.hpp"
 #include "model/sampling/stop_matcher.hpp"
 #include "model/weights/message_text.hpp"

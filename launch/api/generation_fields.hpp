@@ -17,7 +17,6 @@
 
 #include "actors/decoding/speculation_limits.hpp"
 #include "launch/api/api_error.hpp"
-#include "launch/api/fields.hpp"
 #include "launch/api/scores/scores_request.hpp"
 #include "launch/session/service.hpp"
 #include "model/sampling/sampling.hpp"

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launch/api/completion_request.hpp"
 #include "launch/api/fields.hpp"
 #include "launch/api/generation_fields.hpp"
 #include "launch/api/prepare_answers.hpp"

@@ -13,7 +13,6 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "launch/api/api_error.hpp"
-#include "launch/api/completion_request.hpp"
 #include "launch/api/served_model.hpp"
 
 namespace paceline::serve {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/api/completion_request.hpp"
+#include "launch/api/fields.hpp"
 #include "launch/api/grammar/grammar_request.hpp"
 #include "launch/api/json_reader.hpp"
 #include "launch/api/messages/messages_request.hpp"

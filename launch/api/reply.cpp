@@ -1,7 +1,5 @@
 #include "launch/api/reply.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "launch/api/messages/messages_error.hpp"
 #include "launch/base/json_text.hpp"
 

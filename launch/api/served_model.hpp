@@ -12,7 +12,6 @@
 
 #include "launch/api/method_in_use.hpp"
 #include "launch/api/tools/chat_forms.hpp"
-#include "launch/base/run_log.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/session/service.hpp"
 #include "model/tokenizer/chat_template.hpp"

@@ -5,14 +5,12 @@
 // change a token; what it costs is reported.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
 #include "launch/check/faults.hpp"
-#include "launch/config/pipeline_config.hpp"
 #include "launch/load/prompt_sets.hpp"
 #include "launch/load/used_parts.hpp"
 #include "launch/session/answer_compare.hpp"

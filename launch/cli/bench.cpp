@@ -5,8 +5,6 @@
 #include <cstdio>
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "launch/base/exit_codes.hpp"
 #include "launch/base/json_text.hpp"
 #include "launch/base/option_checks.hpp"

@@ -7,7 +7,6 @@
 #include <cwchar>
 #include <histedit.h>
 #include <poll.h>
-#include <string_view>
 #include <unistd.h>
 #include <utility>
 

@@ -18,7 +18,7 @@
 #include "launch/config/config_text.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/config/settings_page.hpp"
-#include "launch/placement/pretrained.hpp"
+#include "launch/load/parts_search.hpp"
 #include "model/sampling/stop_matcher.hpp"
 #include "model/weights/message_text.hpp"
 

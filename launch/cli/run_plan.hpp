@@ -5,13 +5,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/cli/run.hpp"
 #include "launch/config/pipeline_config.hpp"
-#include "launch/load/used_parts.hpp"
 #include "launch/session/place_on_gpus.hpp"
 #include "model/weights/model_file.hpp"
 

@@ -16,8 +16,8 @@
 #include "launch/load/model_use.hpp"
 #include "launch/load/stored_types.hpp"
 #include "launch/score/score_report.hpp"
+#include "launch/session/stream_answer.hpp"
 #include "model/tokenizer/chat_tools.hpp"
-#include "model/weights/model_parts.hpp"
 
 namespace paceline {
 

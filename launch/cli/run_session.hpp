@@ -13,7 +13,6 @@
 #include "launch/load/load_model.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/run_stats.hpp"
-#include "launch/session/stream_answer.hpp"
 #include "model/tokenizer/chat_template.hpp"
 
 namespace paceline {

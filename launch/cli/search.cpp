@@ -1,7 +1,6 @@
 #include "launch/cli/search.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <fmt/core.h>
 #include <optional>

@@ -1,7 +1,6 @@
 #include "launch/cli/skip_trials.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "ipc/base/check.hpp"

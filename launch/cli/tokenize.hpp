@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "launch/base/command.hpp"
 #include "launch/base/environment.hpp"

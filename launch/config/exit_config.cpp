@@ -1,7 +1,5 @@
 #include "launch/config/exit_config.hpp"
 
-#include <algorithm>
-
 #include "launch/config/field.hpp"
 #include "launch/config/toml_reader.hpp"
 

@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "ipc/base/result.hpp"
-
 namespace paceline {
 
 struct Method {

@@ -26,8 +26,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/segment/batch_scheduler.hpp"
-#include "ipc/base/limits.hpp"
+#include "actors/segment/scheduling/dispatch_options.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/config/config_source.hpp"
 #include "launch/config/draft_config.hpp"

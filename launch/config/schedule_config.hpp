@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/decoding/acceptance.hpp"
-#include "actors/segment/batch_scheduler.hpp"
+#include "actors/segment/scheduling/dispatch_options.hpp"
 #include "ipc/base/result.hpp"
 
 namespace paceline {

@@ -1,7 +1,5 @@
 #include "launch/config/settings_page.hpp"
 
-#include <vector>
-
 #include "launch/config/field.hpp"
 #include "launch/config/pipeline_config.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/base/device.hpp"
-#include "runtime/parent/recovery.hpp"
+#include "runtime/loop/process_spec.hpp"
 
 namespace paceline {
 

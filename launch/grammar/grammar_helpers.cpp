@@ -1,7 +1,6 @@
 #include "launch/grammar/grammar_helpers.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
 #include <future>
 #include <utility>
 

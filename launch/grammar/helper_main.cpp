@@ -1,10 +1,8 @@
 #include "launch/grammar/helper_main.hpp"
 
 #include <cstdint>
-#include <cstdio>
 #include <fmt/core.h>
 #include <fstream>
-#include <limits>
 #include <string>
 #include <sys/resource.h>
 #include <sys/time.h>

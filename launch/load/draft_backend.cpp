@@ -1,6 +1,5 @@
 #include "launch/load/draft_backend.hpp"
 
-#include <cmath>
 #include <fmt/core.h>
 #include <numeric>
 

@@ -4,8 +4,6 @@
 // Any thread.
 #pragma once
 
-#include <string>
-
 #include "ipc/base/result.hpp"
 #include "launch/base/device.hpp"
 #include "launch/config/pipeline_config.hpp"

@@ -10,7 +10,6 @@
 #include <span>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "launch/load/model_summary.hpp"
 #include "model/weights/convert.hpp"

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "launch/load/self_draft_plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <fmt/core.h>
 #include <string>
 

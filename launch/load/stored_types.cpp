@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "launch/load/model_summary.hpp"
+#include "model/kernels/cpu/packed_matrix.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"
 #include "model/weights/message_text.hpp"
 

@@ -13,6 +13,7 @@
 #include "launch/base/model_options.hpp"
 #include "model/cpu/cpu_options.hpp"
 #include "model/weights/model_file.hpp"
+#include "model/weights/packed_type.hpp"
 
 namespace paceline {
 

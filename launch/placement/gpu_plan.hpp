@@ -19,7 +19,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ipc/base/result.hpp"

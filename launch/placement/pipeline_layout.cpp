@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <fmt/core.h>
 
-#include "launch/placement/pretrained.hpp"
 #include "runtime/parent/affinity.hpp"
 
 namespace paceline {

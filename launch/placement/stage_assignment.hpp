@@ -10,13 +10,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "actors/decoding/retained_states.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"
-#include "launch/config/pipeline_config.hpp"
 #include "launch/load/used_parts.hpp"
 
 namespace paceline {

@@ -19,11 +19,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"
 #include "model/weights/model_file.hpp"
 

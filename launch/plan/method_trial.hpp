@@ -4,9 +4,6 @@
 // Blocks for seconds; starts processes and takes them down again. One thread.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "actors/decoding/answer.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/model_options.hpp"

@@ -10,8 +10,6 @@
 // without what the lookup brings. One thread; computes for milliseconds.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

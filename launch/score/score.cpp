@@ -1,6 +1,5 @@
 #include "launch/score/score.hpp"
 
-#include <cstdio>
 #include <fmt/core.h>
 #include <memory>
 

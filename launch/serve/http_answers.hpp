@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include <boost/asio/awaitable.hpp>
 

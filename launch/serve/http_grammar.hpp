@@ -6,7 +6,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>  // before Boost.Asio, which uses std::exchange() without it
 
 #include <boost/asio/awaitable.hpp>
 

@@ -1,7 +1,6 @@
 #include "launch/serve/http_listener.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>

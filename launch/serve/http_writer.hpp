@@ -6,7 +6,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <boost/asio/awaitable.hpp>
 

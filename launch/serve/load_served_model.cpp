@@ -8,13 +8,11 @@
 
 #include "launch/api/model_info.hpp"
 #include "launch/base/report.hpp"
-#include "launch/config/methods.hpp"
+#include "launch/config/method_list.hpp"
 #include "launch/load/model_use.hpp"
 #include "launch/placement/method_fit.hpp"
-#include "launch/placement/pretrained.hpp"
 #include "launch/plan/method_history.hpp"
 #include "launch/serve/method/served_pipelines.hpp"
-#include "model/weights/message_text.hpp"
 
 namespace paceline::serve {
 namespace {

@@ -12,7 +12,6 @@
 
 #include "ipc/base/result.hpp"
 #include "launch/base/command.hpp"
-#include "launch/config/config_source.hpp"
 #include "launch/serve/serve_options.hpp"
 
 namespace paceline {

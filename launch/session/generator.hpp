@@ -20,7 +20,6 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/load/load_model.hpp"
 #include "launch/load/used_parts.hpp"
 #include "launch/session/pipeline_stats.hpp"
 #include "launch/session/run_stats.hpp"

@@ -15,10 +15,8 @@
 // loop's between two messages: cancel() returns when the Stops were sent.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <sys/types.h>
 #include <vector>

@@ -14,7 +14,6 @@
 #include "launch/base/run_log.hpp"
 #include "launch/load/used_parts.hpp"
 #include "launch/placement/memory_plan.hpp"
-#include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/placement.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "model/weights/model_file.hpp"

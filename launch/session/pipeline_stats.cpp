@@ -1,7 +1,6 @@
 #include "launch/session/pipeline_stats.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 

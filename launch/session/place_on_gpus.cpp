@@ -7,7 +7,6 @@
 #include "launch/base/option_checks.hpp"
 #include "launch/load/gpu.hpp"
 #include "launch/load/gpu_links.hpp"
-#include "launch/load/load_model.hpp"
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/gpu_table.hpp"

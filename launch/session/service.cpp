@@ -1,7 +1,6 @@
 #include "launch/session/service.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
 #include <utility>
 
 namespace paceline {

@@ -10,7 +10,6 @@
 #include <memory>
 #include <vector>
 
-#include "actors/draft/draft_model.hpp"
 #include "ipc/wire/control.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "model/backend.hpp"

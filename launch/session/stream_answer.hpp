@@ -1,11 +1,6 @@
 // stream_answer(): one answer, from prompt tokens to text that appears as it is drawn.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "actors/decoding/answer.hpp"
 #include "ipc/base/result.hpp"
 #include "launch/session/generator.hpp"

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ipc/base/check.hpp"
 #include "ipc/transport/doorbell.hpp"
 #include "ipc/transport/spsc_ring.hpp"
 #include "launch/simulate/cost_measure.hpp"

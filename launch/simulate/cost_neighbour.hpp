@@ -8,7 +8,6 @@
 
 #include <sys/types.h>
 #include <utility>
-#include <vector>
 
 #include "ipc/base/result.hpp"
 #include "launch/base/model_options.hpp"

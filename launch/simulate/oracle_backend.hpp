@@ -33,7 +33,6 @@
 #include "launch/simulate/oracle_phases.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
-#include "model/weights/model_file.hpp"
 
 namespace paceline {
 

@@ -6,6 +6,7 @@
 
 #include "launch/base/json_text.hpp"
 #include "launch/base/table_text.hpp"
+#include "launch/session/answer_compare.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {

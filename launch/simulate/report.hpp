@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "launch/load/prompt_sets.hpp"
-#include "launch/session/answer_compare.hpp"
 #include "launch/simulate/settings.hpp"
 #include "launch/simulate/world.hpp"
 

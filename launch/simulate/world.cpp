@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <numeric>
 #include <utility>
 
 #include <spdlog/spdlog.h>

@@ -9,8 +9,6 @@
 // Owns weights, actors and world. One thread.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

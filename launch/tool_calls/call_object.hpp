@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "launch/tool_calls/json_scanner.hpp"
 #include "launch/tool_calls/reply_event.hpp"

@@ -10,7 +10,6 @@
 // One thread.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "launch/tool_calls/call_reader.hpp"

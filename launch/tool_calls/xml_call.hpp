@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "launch/tool_calls/reply_event.hpp"
 #include "launch/tool_calls/tool_format.hpp"

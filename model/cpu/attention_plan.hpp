@@ -13,7 +13,6 @@
 #include <span>
 #include <vector>
 
-#include "model/kv_layout.hpp"
 #include "model/rows.hpp"
 
 namespace paceline {

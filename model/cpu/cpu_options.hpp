@@ -30,9 +30,9 @@
 #include "model/backend.hpp"
 #include "model/eagle_spec.hpp"
 #include "model/kernels/cpu/isa.hpp"
-#include "model/kernels/cpu/packed_matrix.hpp"
 #include "model/rows.hpp"
 #include "model/weights/model_file.hpp"
+#include "model/weights/packed_type.hpp"
 
 namespace paceline {
 

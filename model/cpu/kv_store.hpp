@@ -12,7 +12,7 @@
 #include <span>
 
 #include "ipc/base/result.hpp"
-#include "model/backend.hpp"
+#include "model/config.hpp"
 #include "model/kernels/cpu/huge_arena.hpp"
 #include "model/kernels/cpu/kernel_table.hpp"
 #include "model/kv_layers.hpp"

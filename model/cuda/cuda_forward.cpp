@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "ipc/base/check.hpp"
 #include "model/cuda/cuda_stacks.hpp"
 #include "model/cuda/cuda_workspace.hpp"
 

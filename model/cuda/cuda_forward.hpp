@@ -38,12 +38,9 @@
 // time, from one thread.
 #pragma once
 
-#include <algorithm>
 #include <compare>
 #include <map>
-#include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "model/backend.hpp"

@@ -1,7 +1,6 @@
 #include "model/cuda/cuda_heads.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ipc/base/check.hpp"
 #include "model/kernels/cuda/sampling/sample_rows.hpp"

@@ -13,7 +13,6 @@
 #include <span>
 #include <vector>
 
-#include "model/backend.hpp"
 #include "model/cuda/cuda_group.hpp"
 #include "model/cuda/cuda_launches.hpp"
 #include "model/device_sampler.hpp"

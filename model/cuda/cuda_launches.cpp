@@ -1,5 +1,6 @@
 #include "model/cuda/cuda_launches.hpp"
 
+#include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/gemm/gemm_blas.hpp"
 
 namespace paceline {

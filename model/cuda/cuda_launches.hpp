@@ -14,7 +14,6 @@
 #include "model/config.hpp"
 #include "model/cuda/batch_tables.hpp"
 #include "model/cuda/cuda_group.hpp"
-#include "model/kernels/cuda/attention.hpp"
 #include "model/kernels/cuda/blas.hpp"
 
 namespace paceline {

@@ -14,7 +14,6 @@
 #include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
-#include "model/kernels/cuda/gemm/gemm.hpp"
 #include "model/kernels/cuda/rows.hpp"
 #include "model/rows.hpp"
 

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "model/backend.hpp"
 #include "model/cuda/cuda_group.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 

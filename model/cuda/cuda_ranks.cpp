@@ -1,11 +1,10 @@
 #include "model/cuda/cuda_ranks.hpp"
 
 #include <fmt/core.h>
-#include <utility>
 
 #include "model/cuda/cuda_unsupported.hpp"
 #include "model/cuda/cuda_workspace.hpp"
-#include "model/kernels/cuda/gemm/gemm_blas.hpp"
+#include "model/kernels/cuda/blas.hpp"
 #include "model/kv_layers.hpp"
 
 namespace paceline {

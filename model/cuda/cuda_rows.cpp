@@ -4,8 +4,6 @@
 #include <cstring>
 #include <fmt/core.h>
 
-#include "ipc/base/check.hpp"
-
 namespace paceline {
 namespace {
 

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <span>
 
-#include "model/backend.hpp"
 #include "model/cuda/cuda_group.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <span>
 
-#include "model/backend.hpp"
 #include "model/cuda/cuda_rank.hpp"
 
 namespace paceline {

@@ -1,4 +1,6 @@
 // How long the device takes for a batch, apart from the host: what benches ask of CudaForward.
+#include <algorithm>
+
 #include "ipc/base/check.hpp"
 #include "model/cuda/cuda_forward.hpp"
 

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "ipc/base/check.hpp"
 #include "model/kernels/cuda/random.hpp"
 #include "model/weights/synthetic/synthetic_rows.hpp"
 

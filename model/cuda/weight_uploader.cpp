@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/weights/finite.hpp"
 #include "model/weights/gguf/gguf_codes.hpp"
 #include "model/weights/gguf/gguf_groups.hpp"

@@ -18,7 +18,6 @@
 
 #include "model/cuda/cuda_part.hpp"
 #include "model/kernels/cuda/gemm/gemm.hpp"
-#include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/weights/tensor.hpp"
 
 namespace paceline {

@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 #include <set>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ipc/base/ids.hpp"
-#include "model/backend.hpp"
+#include "model/kv_layout.hpp"
 
 namespace paceline::reference {
 

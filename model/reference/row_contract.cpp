@@ -1,7 +1,6 @@
 #include "model/reference/row_contract.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <vector>
 
 #include "ipc/base/check.hpp"

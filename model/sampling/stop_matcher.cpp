@@ -1,7 +1,6 @@
 #include "model/sampling/stop_matcher.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <spdlog/fmt/fmt.h>
 

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "model/templates/builtins.hpp"
-#include "model/templates/characters.hpp"
 #include "model/templates/operations.hpp"
 #include "model/templates/text_methods.hpp"
 

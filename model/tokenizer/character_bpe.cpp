@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 #include <fmt/core.h>
-#include <numeric>
-#include <utility>
 
 #include "ipc/base/utf8.hpp"
 

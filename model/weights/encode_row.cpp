@@ -1,6 +1,5 @@
 #include "model/weights/encode_row.hpp"
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 

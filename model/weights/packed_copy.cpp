@@ -3,7 +3,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <fmt/core.h>
 #include <string_view>
 #include <unordered_map>
 #include <utility>

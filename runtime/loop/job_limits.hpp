@@ -9,8 +9,6 @@
 // are pure; the simulation uses them too.
 #pragma once
 
-#include <cstdint>
-
 #include "runtime/loop/context.hpp"
 #include "runtime/observe/job_record.hpp"
 #include "runtime/observe/stage_telemetry.hpp"

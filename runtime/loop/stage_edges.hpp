@@ -13,7 +13,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "ipc/transport/tensor_link.hpp"

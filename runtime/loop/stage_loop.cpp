@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <random>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/faults.hpp"

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>

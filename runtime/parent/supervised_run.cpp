@@ -1,7 +1,6 @@
 #include "runtime/parent/supervised_run.hpp"
 
 #include <algorithm>
-#include <fmt/core.h>
 #include <signal.h>
 #include <time.h>
 #include <utility>

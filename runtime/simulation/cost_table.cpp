@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <fmt/core.h>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "ipc/base/limits.hpp"

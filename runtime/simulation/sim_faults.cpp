@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fmt/core.h>
-#include <iterator>
 
 #include "runtime/simulation/sim_world.hpp"
 

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <variant>
 
-#include "ipc/base/check.hpp"
 #include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/sim_world.hpp"
 

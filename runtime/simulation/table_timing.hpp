@@ -15,7 +15,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "runtime/simulation/cost_table.hpp"
 #include "runtime/simulation/sim_timing.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
-#include <string>
 #include <utility>
 
 namespace paceline {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "ipc/base/check.hpp"
 #include "model/kv_layout.hpp"

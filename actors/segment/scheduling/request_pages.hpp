@@ -28,7 +28,6 @@
 #include "actors/segment/scheduling/scheduler_entry.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
-#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 

@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "launch/tool_calls/thought_split.hpp"
 #include "model/weights/model_parts.hpp"

@@ -1,14 +1,12 @@
 #include "launch/cli/top/top_scan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/core.h>
 #include <fstream>
 #include <map>
-#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>

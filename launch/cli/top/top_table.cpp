@@ -1,8 +1,6 @@
 #include "launch/cli/top/top_table.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "actors/protocol/counters.hpp"
 #include "launch/base/print.hpp"

@@ -10,7 +10,6 @@
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
-#include "launch/load/used_parts.hpp"
 #include "launch/serve/serve_options.hpp"
 #include "launch/session/pipeline_session.hpp"
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 
 #include "model/kernels/cpu/kernel_table.hpp"
 #include "model/weights/tensor.hpp"

@@ -9,13 +9,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "model/kernels/cpu/kernel_table.hpp"
 #include "model/kernels/cpu/packed_blocks.hpp"
 #include "model/kernels/cpu/weight_stream.inl.hpp"
-#include "model/weights/gguf/gguf_blocks.hpp"
 
 namespace paceline::gemm {
 

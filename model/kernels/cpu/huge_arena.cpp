@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <fmt/core.h>
-#include <string>
 #include <sys/mman.h>
 #include <utility>
 

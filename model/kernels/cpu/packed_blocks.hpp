@@ -24,7 +24,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "model/kernels/cpu/packed_matrix.hpp"

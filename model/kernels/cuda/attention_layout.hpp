@@ -12,7 +12,6 @@
 // Pure. C++17, for host and device.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace paceline::cuda {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <fmt/core.h>
 
 #include "model/templates/known_names.hpp"

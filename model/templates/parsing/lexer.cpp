@@ -1,7 +1,6 @@
 #include "model/templates/parsing/lexer.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <fmt/core.h>
 #include <optional>
 

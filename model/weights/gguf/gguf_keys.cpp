@@ -1,6 +1,5 @@
 #include "model/weights/gguf/gguf_keys.hpp"
 
-#include <cmath>
 #include <cstring>
 #include <fmt/core.h>
 #include <limits>

@@ -1,6 +1,5 @@
 #include "model/weights/gguf/gguf_model_keys.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <fmt/core.h>
 #include <utility>

@@ -20,8 +20,6 @@
 // rope_factors_long.weight of Phi-3. Pure.
 #pragma once
 
-#include <string>
-
 #include "ipc/base/result.hpp"
 #include "model/config.hpp"
 #include "model/weights/chat_sources.hpp"

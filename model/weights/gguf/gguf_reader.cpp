@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <optional>
 #include <unordered_set>
-#include <utility>
 
 #include "ipc/base/check.hpp"
 #include "ipc/base/checked.hpp"

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "ipc/base/result.hpp"
-#include "model/weights/model_parts.hpp"
+#include "model/weights/model_file.hpp"
 
 namespace paceline::huggingface {
 

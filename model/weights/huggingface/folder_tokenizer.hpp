@@ -5,7 +5,6 @@
 // then carries the refusal, and the model can be inspected and measured, but not given text.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/weights/huggingface/json_keys.hpp"
 #include "model/weights/huggingface/pipeline_parts.hpp"
 #include "model/weights/text_step_limits.hpp"
 

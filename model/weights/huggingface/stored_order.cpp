@@ -1,8 +1,5 @@
 #include "model/weights/huggingface/stored_order.hpp"
 
-#include <cstring>
-#include <fmt/core.h>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

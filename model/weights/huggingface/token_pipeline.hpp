@@ -5,7 +5,6 @@
 // expression gives other tokens.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -10,8 +10,6 @@
 // C++17.
 #pragma once
 
-#include <cstddef>
-
 #include "model/kernels/cuda/blas.hpp"
 #include "model/kernels/cuda/gemm/gemm.hpp"
 

@@ -36,7 +36,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "model/kernels/cuda/gemm/gemm.hpp"
 
