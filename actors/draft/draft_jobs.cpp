@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "actors/draft/draft_work.hpp"
+#include "actors/draft/layer_chooser.hpp"
 #include "actors/draft/set_searcher.hpp"
 #include "actors/draft/trunk_sender.hpp"
 #include "actors/protocol/counters.hpp"
