@@ -2,17 +2,38 @@
 #include "model/backend.hpp"
 
 #include <algorithm>
+#include <fmt/core.h>
 
 #include "ipc/base/check.hpp"
 
 namespace paceline {
 
-void check_skipped(const Row& row, const SublayerMask& skipped) {
-    if (!skipped.skips_any()) return;
-    for (int sublayer = row.first; sublayer < row.last; ++sublayer) {
+void check_row(const Backend& backend, const Row& row, const SublayerMask& skipped) {
+    PACE_CHECK(row.first >= 2 * backend.first_layer() && row.last <= 2 * backend.last_layer() &&
+                   row.first <= row.last,
+               "sub-layers of this segment");
+    PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < backend.config().vocab_size),
+               "a token of the vocabulary");
+    for (int sublayer = row.first; skipped.skips_any() && sublayer < row.last; ++sublayer) {
         const bool row_skips = row.mask != nullptr && row.mask->skips(sublayer);
         PACE_CHECK(row_skips || !skipped.skips(sublayer), "a sub-layer that was loaded");
     }
+    check_keys(backend, row);
+}
+
+void check_keys(const Backend& backend, const Row& row) {
+    PACE_CHECK(row.slot >= 0 && row.slot < backend.kv_slots(), "a slot that exists");
+    PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
+                   row.prefix_count + row.path_count == row.position + 1,
+               "the visible keys end with the row's own");
+    PACE_CHECK(row.key_slot(row.position) == row.slot, "the last visible key is the row's own");
+}
+
+Status check_layers(const ModelConfig& config, int first, int last) {
+    if (first >= 0 && first < last && last <= config.layers) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("layers [{}, {}) are not a part of the model's {} layers", first, last,
+                             config.layers)};
 }
 
 void Backend::gather(std::span<const RowSource> rows, HiddenRows to) {

@@ -18,7 +18,7 @@
 //
 // Owns the weights and the KV cache of its segment. One call at a time; any thread may cancel a
 // call, which then ends between two sub-layers. Implementations: cpu/ (kernels/cpu), cuda/
-// (kernels/cuda), reference/ (plain loops).
+// (kernels/cuda); the tests have one in plain loops (tests/reference).
 #pragma once
 
 #include <atomic>
@@ -102,9 +102,6 @@ struct MemoryUse {
     std::uint64_t workspace_bytes = 0;
     std::uint64_t pinned_bytes = 0;  // of the host, for copies to and from a GPU
 };
-
-/// Aborts if the row runs a sub-layer whose weights its backend did not load (CpuOptions::skipped).
-void check_skipped(const Row& row, const SublayerMask& skipped);
 
 class DeviceSampler;
 class FeatureSlots;
@@ -193,5 +190,13 @@ public:
     /// Two backends with the same class give the same bits: build, weights, dtypes, ISA.
     [[nodiscard]] virtual std::string equality_class() const = 0;
 };
+
+/// Aborts where a row breaks the preconditions of run_layers(), or runs a sub-layer whose weights the
+/// backend did not load (CpuOptions::skipped).
+void check_row(const Backend& backend, const Row& row, const SublayerMask& skipped);
+/// The part of it about the row's slot and visible keys.
+void check_keys(const Backend& backend, const Row& row);
+/// Errors: BadArgument if layers [first, last) are not a part of the model.
+[[nodiscard]] Status check_layers(const ModelConfig& config, int first, int last);
 
 }  // namespace paceline

@@ -146,10 +146,6 @@ int SkipSet::count() const {
     return static_cast<int>(std::count(skipped_.begin(), skipped_.end(), true));
 }
 
-double SkipSet::ratio() const {
-    return skipped_.empty() ? 0.0 : count() / static_cast<double>(skipped_.size());
-}
-
 int SkipSet::first_skipped() const {
     return static_cast<int>(std::find(skipped_.begin(), skipped_.end(), true) - skipped_.begin());
 }

@@ -44,8 +44,6 @@ public:
     void skip_layer(int layer);
     /// Skipped sub-layers.
     [[nodiscard]] int count() const;
-    /// count() over all sub-layers; 0 without layers.
-    [[nodiscard]] double ratio() const;
     /// The first skipped sub-layer; 2 * layers() if there is none.
     [[nodiscard]] int first_skipped() const;
 

@@ -21,28 +21,22 @@ static_assert(static_cast<int>(NcclResult::RemoteError) == ncclRemoteError);
 static_assert(static_cast<int>(NcclResult::InProgress) == ncclInProgress);
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
-/// Where the library is put: names are looked for in LD_LIBRARY_PATH and in the system's folders.
-struct Place {
-    const char* path;
-    const char* whose;
-};
-constexpr Place kPlaces[] = {
-    {"libnccl.so.2", "LD_LIBRARY_PATH, or a Debian package"},
-    {"/usr/lib/x86_64-linux-gnu/libnccl.so.2", "Debian's or NVIDIA's package"},
-    {"/usr/lib/aarch64-linux-gnu/libnccl.so.2", "Debian's or NVIDIA's package"},
-    {"/usr/local/cuda/lib64/libnccl.so.2", "beside the CUDA toolkit"},
-    {"/usr/local/cuda/lib/libnccl.so.2", "beside the CUDA toolkit"},
-    {"/usr/local/cuda/targets/x86_64-linux/lib/libnccl.so.2", "beside the CUDA toolkit"},
-    {"/usr/local/lib/libnccl.so.2", "built on this machine"},
-    {"/opt/nccl/lib/libnccl.so.2", "built on this machine"},
-};
+/// Where packages, the CUDA toolkit and people put the library: names are looked for in
+/// LD_LIBRARY_PATH and in the system's folders.
+constexpr const char* kPlaces[] = {"libnccl.so.2",
+                                   "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
+                                   "/usr/lib/aarch64-linux-gnu/libnccl.so.2",
+                                   "/usr/local/cuda/lib64/libnccl.so.2",
+                                   "/usr/local/cuda/lib/libnccl.so.2",
+                                   "/usr/local/cuda/targets/x86_64-linux/lib/libnccl.so.2",
+                                   "/usr/local/lib/libnccl.so.2",
+                                   "/opt/nccl/lib/libnccl.so.2"};
 /// Where pip puts nvidia-nccl-cu13: LIBRARY/python3.X/PACKAGES/nvidia/nccl/lib.
 constexpr const char* kPipRoots[] = {"/usr/local/lib", "/usr/lib"};
 constexpr const char* kPipPackages[] = {"dist-packages", "site-packages"};
 
 std::vector<std::string> places() {
-    std::vector<std::string> all;
-    for (const Place& place : kPlaces) all.emplace_back(place.path);
+    std::vector<std::string> all(std::begin(kPlaces), std::end(kPlaces));
     for (const char* root : kPipRoots) {
         std::error_code problem;
         for (const auto& entry : std::filesystem::directory_iterator{root, problem}) {

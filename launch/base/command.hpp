@@ -68,6 +68,14 @@ public:
     /// of std::string or double.
     template <class Value>
     Option add_option(const std::string& names, Value& value, const std::string& text);
+    /// One that `check` limits and whose default --help shows.
+    template <class Value>
+    Option add_option(const std::string& names,
+                      Value& value,
+                      const std::string& text,
+                      const OptionCheck& check) {
+        return add_option(names, value, text).check(check).show_default();
+    }
     Option add_flag(const std::string& names, bool& value, const std::string& text);
     /// A flag that may have a value; without one `value` is the empty text.
     Option add_flag_with_value(const std::string& names,

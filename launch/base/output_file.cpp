@@ -57,4 +57,12 @@ Status OutputFile::write(const std::string& text) {
     return {};
 }
 
+Status open_if_named(const std::string& path, const char* option, std::optional<OutputFile>& file) {
+    if (path.empty()) return {};
+    Result<OutputFile> opened = OutputFile::open(path, option);
+    if (!opened) return opened.error();
+    file = std::move(opened).value();
+    return {};
+}
+
 }  // namespace paceline

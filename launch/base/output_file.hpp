@@ -5,6 +5,7 @@
 // One that was there before is empty then. One thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,5 +37,10 @@ private:
     OwnedFd file_;
     bool remove_;  // it was made here and has no text yet
 };
+
+/// OutputFile::open() into `file`; nothing happens if `path` is empty: the option was not given.
+[[nodiscard]] Status open_if_named(const std::string& path,
+                                   const char* option,
+                                   std::optional<OutputFile>& file);
 
 }  // namespace paceline

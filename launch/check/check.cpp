@@ -48,17 +48,13 @@ void add_what(Command& command, CheckOptions& options) {
 }
 
 void add_faults(Command& command, CheckOptions& options) {
-    command
-        .add_option("--kills", options.kills,
-                    "kill -9 a random stage so often, in the middle of answers; give the "
-                    "configuration's [supervision] enough restarts")
-        .check(whole_number(0, 10'000))
-        .show_default();
-    command
-        .add_option("--stalls", options.stalls,
-                    "stop a random stage so often, and continue it up to 0.3 s later")
-        .check(whole_number(0, 10'000))
-        .show_default();
+    command.add_option("--kills", options.kills,
+                       "kill -9 a random stage so often, in the middle of answers; give the "
+                       "configuration's [supervision] enough restarts",
+                       whole_number(0, 10'000));
+    command.add_option("--stalls", options.stalls,
+                       "stop a random stage so often, and continue it up to 0.3 s later",
+                       whole_number(0, 10'000));
     command
         .add_option(
             "--delay", options.delays,
@@ -141,11 +137,8 @@ Status add_model(CheckTask& task, const CheckOptions& options, const OpenedModel
 
 Result<bool> check_all(const CheckOptions& options, const Environment& environment) {
     std::optional<OutputFile> json_file;
-    if (!options.json_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.json_file, "--json");
-        if (!file) return file.error();
-        json_file = std::move(file).value();
-    }
+    if (Status named = open_if_named(options.json_file, "--json", json_file); !named)
+        return named.error();
     Result<CheckTask> task = task_of(options);
     if (!task) return task.error();
     const Result<ConfigSource> source = source_of(options);

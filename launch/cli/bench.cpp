@@ -190,7 +190,7 @@ Command add_bench(Command& app, BenchOptions& options) {
     add_exact_option(command, options.model);
     const auto add = [&command](const char* names, std::string& value, const char* text,
                                 OptionCheck check) {
-        return command.add_option(names, value, text).check(std::move(check)).show_default();
+        return command.add_option(names, value, text, std::move(check));
     };
     add("-t,--threads", options.threads,
         "threads, e.g. 1,2 (default: the physical cores that may be used)",
@@ -208,11 +208,8 @@ Command add_bench(Command& app, BenchOptions& options) {
     add("--kv-dtype", options.model.kv_dtype, "keys and values in memory",
         one_of(kv_dtype_names()));
     add("--isa", options.model.isa, "instruction set of the kernels", one_of(isa_names()));
-    command
-        .add_option("-r,--repetitions", options.repetitions,
-                    "timed runs of each, after one that is not")
-        .check(whole_number(1, 10000))
-        .show_default();
+    command.add_option("-r,--repetitions", options.repetitions,
+                       "timed runs of each, after one that is not", whole_number(1, 10000));
     add("-o,--output", options.format, "output", one_of({"md", "csv", "json"}));
     command.footer(
         "Rows: pp512 a prompt of 512 tokens; tg128 128 tokens decoded; b8 a batch of 8 rows with "

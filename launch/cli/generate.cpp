@@ -288,11 +288,10 @@ void add_what(Command& command, GenerateOptions& options) {
     command.add_option("-o,--output", options.folder, "folder of the shards").required();
     const auto number = [&command](const char* name, int& value, const char* text, int lowest,
                                    int highest) {
-        command.add_option(name, value, text).check(whole_number(lowest, highest)).show_default();
+        command.add_option(name, value, text, whole_number(lowest, highest));
     };
-    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer")
-        .check(explain_low(whole_number(1, 1 << 20), kNoEndlessAnswer))
-        .show_default();
+    command.add_option("-n,--n-predict", options.max_tokens, "most tokens of each answer",
+                       explain_low(whole_number(1, 1 << 20), kNoEndlessAnswer));
     number("--requests", options.requests, "answers made at the same time", 1, 512);
     number("--samples", options.samples, "answers to each prompt, each with its own seed", 1,
            1 << 20);

@@ -279,9 +279,7 @@ Command add_inspect(Command& app, InspectOptions& options) {
         .check(explain_low(whole_number(1, 1 << 24), "without -c it is the model's own"));
     command.add_flag("--tensors", options.all_tensors,
                      "a line for every tensor, not for every kind");
-    command.add_option("-o,--output", options.format, "output")
-        .check(one_of({"text", "json"}))
-        .show_default();
+    command.add_option("-o,--output", options.format, "output", one_of({"text", "json"}));
     return command;
 }
 

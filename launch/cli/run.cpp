@@ -65,12 +65,10 @@ void add_prompt_options(Command& command, RunOptions& options) {
 }
 
 void add_answer_options(Command& command, RunOptions& options) {
-    command
-        .add_option("-n,--n-predict", options.max_tokens,
-                    "most tokens of the answer; -1 until the model ends it or the context is "
-                    "full, 0 only processes the prompt")
-        .check(explain_low(whole_number(-1), "until the context is full is -1"))
-        .show_default();
+    command.add_option("-n,--n-predict", options.max_tokens,
+                       "most tokens of the answer; -1 until the model ends it or the context is "
+                       "full, 0 only processes the prompt",
+                       explain_low(whole_number(-1), "until the context is full is -1"));
     command
         .add_option("--stop", options.stop_strings,
                     "end the answer where this text appears; may be repeated")
@@ -239,21 +237,12 @@ struct Outputs {
 
 Result<Outputs> open_outputs(const RunOptions& options) {
     Outputs outputs;
-    if (!options.ids_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.ids_file, "--ids");
-        if (!file) return file.error();
-        outputs.ids = std::move(file).value();
-    }
-    if (!options.stats_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.stats_file, "--stats");
-        if (!file) return file.error();
-        outputs.stats = std::move(file).value();
-    }
-    if (!options.trace_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.trace_file, "--trace");
-        if (!file) return file.error();
-        outputs.trace = std::move(file).value();
-    }
+    if (Status named = open_if_named(options.ids_file, "--ids", outputs.ids); !named)
+        return named.error();
+    if (Status named = open_if_named(options.stats_file, "--stats", outputs.stats); !named)
+        return named.error();
+    if (Status named = open_if_named(options.trace_file, "--trace", outputs.trace); !named)
+        return named.error();
     Result<RunLog> log = RunLog::open(options.log_file, options.verbose);
     if (!log) return log.error();
     outputs.log = std::move(log).value();

@@ -80,11 +80,7 @@ std::string config_text(const Found& found, const SearchOptions& options) {
 
 Status search(const SearchOptions& options, const Environment& environment) {
     std::optional<OutputFile> out;
-    if (!options.out.empty()) {
-        Result<OutputFile> opened = OutputFile::open(options.out, "--out");
-        if (!opened) return opened.error();
-        out = std::move(opened).value();
-    }
+    if (Status named = open_if_named(options.out, "--out", out); !named) return named;
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     const ModelFile& file = model.value().file;
@@ -148,24 +144,18 @@ Command add_search(Command& app, SearchOptions& options) {
     add_device_option(command, options.model);
     add_prompt_set_options(command, options.prompts_file, options.first, options.measure.tokens,
                            {.first_min = 1, .first_max = 1024, .tokens_max = 4096});
-    command.add_option("--window", options.measure.window, "tokens drafted from one place")
-        .check(whole_number(1, 32))
-        .show_default();
-    command.add_option("--skip", options.percents, "shares of the sub-layers, in percent")
-        .check(whole_number_list(1, 99))
-        .show_default();
-    command.add_option("--trials", options.trials, "sets that are tried of each share")
-        .check(whole_number(1, 100'000))
-        .show_default();
-    command.add_option("--keep-first", options.keep_first, "first layers that are never skipped")
-        .check(whole_number(0, 1024))
-        .show_default();
-    command.add_option("--keep-last", options.keep_last, "last layers that are never skipped")
-        .check(whole_number(0, 1024))
-        .show_default();
-    command.add_option("--gamma", options.gamma, "longest chain that is considered")
-        .check(whole_number(1, 32))
-        .show_default();
+    command.add_option("--window", options.measure.window, "tokens drafted from one place",
+                       whole_number(1, 32));
+    command.add_option("--skip", options.percents, "shares of the sub-layers, in percent",
+                       whole_number_list(1, 99));
+    command.add_option("--trials", options.trials, "sets that are tried of each share",
+                       whole_number(1, 100'000));
+    command.add_option("--keep-first", options.keep_first, "first layers that are never skipped",
+                       whole_number(0, 1024));
+    command.add_option("--keep-last", options.keep_last, "last layers that are never skipped",
+                       whole_number(0, 1024));
+    command.add_option("--gamma", options.gamma, "longest chain that is considered",
+                       whole_number(1, 32));
     command.add_option("--search-seed", options.seed, "the sets that are tried depend on it")
         .show_default();
     command.add_option("--out", options.out, "write a configuration with the set that was found");

@@ -85,11 +85,9 @@ Command add_tokenize(Command& app, TokenizeOptions& options) {
     command.add_option("text", options.source.text, "the text (or -f FILE, or standard input)");
     command.add_option("-f,--file", options.source.file,
                        "read the text from FILE, - is standard input");
-    command
-        .add_option("-o,--output", options.format,
-                    "table: a line per token; ids: a JSON array; json: ids and their texts")
-        .check(one_of({"table", "ids", "json"}))
-        .show_default();
+    command.add_option("-o,--output", options.format,
+                       "table: a line per token; ids: a JSON array; json: ids and their texts",
+                       one_of({"table", "ids", "json"}));
     command.add_flag("--plain", options.plain_text,
                      "text such as <|im_start|> is only its characters, not the control token");
     command.add_flag("--decode", options.decode,

@@ -156,15 +156,13 @@ void add_prompt_set_options(
     Command& command, std::string& file, int& first, int& tokens, PromptSetRanges ranges) {
     command.add_option("--prompts", file,
                        "prompts, a JSON object per line (default: the built-in sixteen)");
-    command
-        .add_option("--first", first,
-                    ranges.first_min == 0 ? "take only so many of the prompts; 0: all"
-                                          : "take only so many of the prompts")
-        .check(whole_number(ranges.first_min, ranges.first_max))
-        .show_default();
-    command.add_option("-n,--n-predict", tokens, "most tokens of each answer")
-        .check(explain_low(whole_number(ranges.tokens_min, ranges.tokens_max), kNoEndlessAnswer))
-        .show_default();
+    command.add_option("--first", first,
+                       ranges.first_min == 0 ? "take only so many of the prompts; 0: all"
+                                             : "take only so many of the prompts",
+                       whole_number(ranges.first_min, ranges.first_max));
+    command.add_option(
+        "-n,--n-predict", tokens, "most tokens of each answer",
+        explain_low(whole_number(ranges.tokens_min, ranges.tokens_max), kNoEndlessAnswer));
 }
 
 Result<std::vector<std::vector<TokenId>>> encode_prompts(const std::vector<Prompt>& prompts,

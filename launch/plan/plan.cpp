@@ -244,11 +244,7 @@ double draft_accuracy(const PlanOptions& options, const MethodRecord& record, st
 
 Status plan_methods(const PlanOptions& options, const Environment& environment) {
     std::optional<OutputFile> out;
-    if (!options.out.empty()) {
-        Result<OutputFile> opened = OutputFile::open(options.out, "--out");
-        if (!opened) return opened.error();
-        out = std::move(opened).value();
-    }
+    if (Status named = open_if_named(options.out, "--out", out); !named) return named;
     Result<OpenedModel> model = open_model(options.model, environment);
     if (!model) return model.error();
     Result<Machine> machine = read_machine();
@@ -311,11 +307,10 @@ Command add_plan(Command& app, PlanOptions& options) {
                        "draft model of the methods that draft with one, a GGUF file or a folder");
     add_prompt_set_options(command, options.prompts_file, options.prompts, options.max_tokens,
                            {.first_min = 1, .tokens_min = 16});
-    command
-        .add_option("--trials", options.trials,
-                    "so many methods are tried, and plain decoding in a stage; 0: predictions only")
-        .check(whole_number(0, 64))
-        .show_default();
+    command.add_option(
+        "--trials", options.trials,
+        "so many methods are tried, and plain decoding in a stage; 0: predictions only",
+        whole_number(0, 64));
     command
         .add_option("--acceptance", options.acceptance,
                     "how often a draft's candidate is right, for the predictions (default: as in "

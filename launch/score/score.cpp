@@ -79,12 +79,10 @@ Command add_score(Command& app, ScoreCommandOptions& options) {
     refuse_random_option(command);
     command.add_option("files", options.files, "files with a text each; - is standard input")
         .required();
-    command.add_option("--top", options.top, "most probable tokens shown beside each")
-        .check(whole_number(0, kTopScoresMax))
-        .show_default();
-    command.add_option("-o,--output", options.format, "table, or json: a line for each file")
-        .check(one_of({"table", "json"}))
-        .show_default();
+    command.add_option("--top", options.top, "most probable tokens shown beside each",
+                       whole_number(0, kTopScoresMax));
+    command.add_option("-o,--output", options.format, "table, or json: a line for each file",
+                       one_of({"table", "json"}));
     command.add_flag("--plain", options.plain_text,
                      "text such as <|im_start|> is only its characters, not the control token");
     command.footer(

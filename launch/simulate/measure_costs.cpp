@@ -53,7 +53,7 @@ void add_measure_options(Command& command, SimulateOptions& options) {
         "--draft-models", options.measure_drafts,
         "models to measure beside -m: GGUF files, Hugging Face folders or OWNER/NAME");
     const auto list = [&command](const char* name, std::string& value, const char* text, int low) {
-        command.add_option(name, value, text).check(whole_number_list(low)).show_default();
+        command.add_option(name, value, text, whole_number_list(low));
     };
     list("--rows", options.rows, "rows of batches, up to 512; more than 64 are prefill", 1);
     list("--contexts", options.contexts, "tokens that they see", 0);
@@ -61,9 +61,8 @@ void add_measure_options(Command& command, SimulateOptions& options) {
     list("--measure-threads", options.threads, "threads (default: 1 and all cores)", 1);
     list("--neighbours", options.neighbours, "processes computing on other cores meanwhile", 0);
     list("--short-lists", options.short_lists, "tokens that a head knows; 0: all", 0);
-    command.add_option("--samples", options.samples, "measurements of each, the median counts")
-        .check(whole_number(1, 1000))
-        .show_default();
+    command.add_option("--samples", options.samples, "measurements of each, the median counts",
+                       whole_number(1, 1000));
 }
 
 Status measure_costs_file(const SimulateOptions& given, const Environment& environment) {

@@ -53,19 +53,13 @@ void add_run_options(Command& command, SimulateOptions& options) {
     command.add_option("--costs", options.costs_file, "cost table that feeds the clock");
     add_prompt_set_options(command, options.prompts_file, options.prompts_max, options.max_tokens);
     command.add_option("-p,--prompt", options.prompt, "the prompt").excludes("--prompts");
-    command.add_option("--requests", options.at_once, "answers decoded at the same time")
-        .check(whole_number(1, kRequestsMax))
-        .show_default();
-    command
-        .add_option("--device-threads", options.device_threads,
-                    "a device costs what the table measured with so many threads")
-        .check(whole_number(1, 1024))
-        .show_default();
-    command
-        .add_option("--busy-neighbours", options.busy_neighbours,
-                    "and with so many processes computing beside it")
-        .check(whole_number(0, 1024))
-        .show_default();
+    command.add_option("--requests", options.at_once, "answers decoded at the same time",
+                       whole_number(1, kRequestsMax));
+    command.add_option("--device-threads", options.device_threads,
+                       "a device costs what the table measured with so many threads",
+                       whole_number(1, 1024));
+    command.add_option("--busy-neighbours", options.busy_neighbours,
+                       "and with so many processes computing beside it", whole_number(0, 1024));
     command
         .add_option("--shared-device", options.shared_devices,
                     "processes that share one device, such as draft,target: their jobs slow each "
@@ -137,9 +131,8 @@ void add_oracle_options(Command& command, SimulateOptions& options) {
         .check(number_between(0, 1))
         .needs("--bad-share")
         .show_default();
-    command.add_option("--prompt-tokens", options.prompt_tokens, "and the length of each prompt")
-        .check(whole_number(1, 100'000))
-        .show_default();
+    command.add_option("--prompt-tokens", options.prompt_tokens, "and the length of each prompt",
+                       whole_number(1, 100'000));
 }
 
 Result<std::vector<Prompt>> prompts_of(const SimulateOptions& options) {
@@ -350,16 +343,10 @@ Result<bool> simulate_all(const SimulateOptions& options, const Environment& env
     if (!source) return source.error();
     std::optional<OutputFile> trace_file;
     std::optional<OutputFile> json_file;
-    if (!options.trace_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.trace_file, "--trace");
-        if (!file) return file.error();
-        trace_file = std::move(file).value();
-    }
-    if (!options.json_file.empty()) {
-        Result<OutputFile> file = OutputFile::open(options.json_file, "--json");
-        if (!file) return file.error();
-        json_file = std::move(file).value();
-    }
+    if (Status named = open_if_named(options.trace_file, "--trace", trace_file); !named)
+        return named.error();
+    if (Status named = open_if_named(options.json_file, "--json", json_file); !named)
+        return named.error();
     Result<Common> common = prepare(options, source.value(), environment);
     if (!common) return common.error();
     const SimulateTask& task = common.value().task;

@@ -54,7 +54,7 @@ public:
         const auto dim = static_cast<std::size_t>(parts_.config.dim);
         const std::span<float> states = hidden.host();
         PACE_CHECK(states.size() == rows.size() * dim, "hidden is [rows, dim]");
-        for (const Row& row : rows) check(row);
+        for (const Row& row : rows) check_row(*this, row, parts_.options.skipped);
         const auto chunk = static_cast<std::size_t>(parts_.options.rows_max);
         for (std::size_t first = 0; first < rows.size(); first += chunk) {
             const std::size_t count = std::min(chunk, rows.size() - first);
@@ -99,7 +99,7 @@ public:
         const auto dim = static_cast<std::size_t>(parts_.config.dim);
         PACE_CHECK(hidden.size() == rows.size() * dim && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
-        for (const Row& row : rows) check_keys(row);
+        for (const Row& row : rows) check_keys(*this, row);
         return parts_.adapter->run(rows, hidden.host(), out.host(), cancel);
     }
 
@@ -166,35 +166,14 @@ private:
         }
     }
 
-    void check(const Row& row) const {
-        PACE_CHECK(
-            row.first >= 2 * first_layer() && row.last <= 2 * last_layer() && row.first <= row.last,
-            "sub-layers of this segment");
-        PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < parts_.config.vocab_size),
-                   "a token of the vocabulary");
-        check_skipped(row, parts_.options.skipped);
-        check_keys(row);
-    }
-
-    void check_keys(const Row& row) const {
-        PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
-        PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
-                       row.prefix_count + row.path_count == row.position + 1,
-                   "the visible keys end with the row's own");
-        PACE_CHECK(row.key_slot(row.position) == row.slot, "the last visible key is the row's own");
-    }
-
     Parts parts_;
     Forward forward_;
 };
 
 Status check_options(const ModelConfig& config, const CpuOptions& options) {
     const auto bad = [](std::string what) { return Error{Errc::BadArgument, std::move(what)}; };
-    if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
-        options.last_layer > config.layers) {
-        return bad(fmt::format("layers [{}, {}) are not a part of the model's {} layers",
-                               options.first_layer, options.last_layer, config.layers));
-    }
+    if (Status layers = check_layers(config, options.first_layer, options.last_layer); !layers)
+        return layers;
     if (options.threads < 1 || options.threads > 1024)
         return bad(fmt::format("threads = {}, must be 1 to 1024", options.threads));
     if (!options.cores.empty() &&

@@ -95,7 +95,10 @@ public:
         PACE_CHECK(has_adapter(), "an adapter of this segment");
         PACE_CHECK(hidden.size() == rows.size() * dim() && out.size() == hidden.size(),
                    "hidden states and what comes of them are [rows, dim]");
-        for (const Row& row : rows) check_keys(row);
+        for (const Row& row : rows) {
+            check_keys(*this, row);
+            check_position(row);
+        }
         return in_batches(rows, [&](std::size_t first, std::size_t count) {
             return parts_->forward->run_adapter(
                 rows.subspan(first, count),
@@ -292,24 +295,14 @@ private:
     }
 
     void check(const Row& row) const {
-        PACE_CHECK(
-            row.first >= 2 * first_layer() && row.last <= 2 * last_layer() && row.first <= row.last,
-            "sub-layers of this segment");
-        PACE_CHECK(row.first != 0 || (row.token >= 0 && row.token < config().vocab_size),
-                   "a token of the vocabulary");
         PACE_CHECK(!row.given && row.stack_mask == nullptr, "a row as GPUs run them");
-        check_skipped(row, parts_->options.skipped);
-        check_keys(row);
+        check_row(*this, row, parts_->options.skipped);
+        check_position(row);
     }
 
-    void check_keys(const Row& row) const {
-        PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
+    void check_position(const Row& row) const {
         PACE_CHECK(row.position < cuda_context(config(), parts_->options),
                    "a position within the model's context");
-        PACE_CHECK(row.prefix_count >= 0 && row.path_count >= 0 &&
-                       row.prefix_count + row.path_count == row.position + 1,
-                   "the visible keys end with the row's own");
-        PACE_CHECK(row.key_slot(row.position) == row.slot, "the last visible key is the row's own");
     }
 
     std::unique_ptr<Parts> parts_;

@@ -59,11 +59,8 @@ std::string gib(std::uint64_t bytes) {
 }  // namespace
 
 Status check_options(const ModelConfig& config, const CudaOptions& options) {
-    if (options.first_layer < 0 || options.first_layer >= options.last_layer ||
-        options.last_layer > config.layers) {
-        return bad(fmt::format("layers [{}, {}) are not a part of the model's {} layers",
-                               options.first_layer, options.last_layer, config.layers));
-    }
+    if (Status layers = check_layers(config, options.first_layer, options.last_layer); !layers)
+        return layers;
     if (options.kv_slots < 1)
         return bad(fmt::format("kv_slots = {}, must be at least 1", options.kv_slots));
     if (options.rows_max < 1 || options.rows_max > cuda::kGemmRowsMax)

@@ -177,11 +177,9 @@ bool is_running(int pid) {
 
 Command add_top(Command& app, TopOptions& options) {
     Command command = app.add_command(kTopCommand, "What running pipelines are doing right now");
-    command
-        .add_option("-i,--interval", options.interval_seconds,
-                    "seconds between two looks; rates are over this time")
-        .check(number_between(0.05, 3600))
-        .show_default();
+    command.add_option("-i,--interval", options.interval_seconds,
+                       "seconds between two looks; rates are over this time",
+                       number_between(0.05, 3600));
     command
         .add_option("--pid", options.pid,
                     "only the pipeline of this conductor, the `paceline` that was started")

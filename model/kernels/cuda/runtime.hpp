@@ -49,18 +49,15 @@ void set_device(int index);
 /// Throws DeviceError.
 [[nodiscard]] bool enable_peers(const std::vector<int>& devices);
 
-/// Device memory. Empty after a move; freed at the end.
-class DeviceMemory {
+/// Memory that its owner frees at the end: one of the two below. Empty after a move.
+class OwnedMemory {
 public:
-    DeviceMemory() = default;
-    /// Nothing if there is not so much; `bytes` may be 0.
-    static bool allocate(std::size_t bytes, DeviceMemory& to);
-    DeviceMemory(DeviceMemory&& other) noexcept { swap(other); }
-    DeviceMemory& operator=(DeviceMemory&& other) noexcept {
+    OwnedMemory() = default;
+    OwnedMemory(OwnedMemory&& other) noexcept { swap(other); }
+    OwnedMemory& operator=(OwnedMemory&& other) noexcept {
         swap(other);
         return *this;
     }
-    ~DeviceMemory();
     [[nodiscard]] std::byte* data() const { return data_; }
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
     template <class T>
@@ -68,40 +65,36 @@ public:
         return reinterpret_cast<T*>(data_ + offset_bytes);
     }
 
+protected:
+    ~OwnedMemory() = default;
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+
 private:
-    void swap(DeviceMemory& other) noexcept {
+    void swap(OwnedMemory& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
     }
-    std::byte* data_ = nullptr;
-    std::size_t bytes_ = 0;
+};
+
+class DeviceMemory : public OwnedMemory {
+public:
+    DeviceMemory() = default;
+    DeviceMemory(DeviceMemory&&) noexcept = default;
+    DeviceMemory& operator=(DeviceMemory&&) noexcept = default;
+    ~DeviceMemory();
+    /// Nothing if there is not so much; `bytes` may be 0.
+    static bool allocate(std::size_t bytes, DeviceMemory& to);
 };
 
 /// Host memory that the device copies from and to without a detour.
-class PinnedMemory {
+class PinnedMemory : public OwnedMemory {
 public:
     PinnedMemory() = default;
-    static bool allocate(std::size_t bytes, PinnedMemory& to);
-    PinnedMemory(PinnedMemory&& other) noexcept { swap(other); }
-    PinnedMemory& operator=(PinnedMemory&& other) noexcept {
-        swap(other);
-        return *this;
-    }
+    PinnedMemory(PinnedMemory&&) noexcept = default;
+    PinnedMemory& operator=(PinnedMemory&&) noexcept = default;
     ~PinnedMemory();
-    [[nodiscard]] std::byte* data() const { return data_; }
-    [[nodiscard]] std::size_t bytes() const { return bytes_; }
-    template <class T>
-    [[nodiscard]] T* as(std::size_t offset_bytes = 0) const {
-        return reinterpret_cast<T*>(data_ + offset_bytes);
-    }
-
-private:
-    void swap(PinnedMemory& other) noexcept {
-        std::swap(data_, other.data_);
-        std::swap(bytes_, other.bytes_);
-    }
-    std::byte* data_ = nullptr;
-    std::size_t bytes_ = 0;
+    static bool allocate(std::size_t bytes, PinnedMemory& to);
 };
 
 class Graph;

@@ -1,21 +1,14 @@
 #include "model/weights/gguf/gguf_keys.hpp"
 
-#include <cstring>
 #include <fmt/core.h>
 #include <limits>
 
 #include "ipc/base/check.hpp"
+#include "model/weights/gguf/gguf_bytes.hpp"
 #include "model/weights/message_text.hpp"
 
 namespace paceline {
 namespace {
-
-template <class T>
-T load(const std::byte* at) {
-    T value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
 
 bool is_integer(GgufType type) {
     switch (type) {
@@ -60,22 +53,22 @@ std::size_t integer_bytes(GgufType type) {
 std::int64_t load_integer(GgufType type, const std::byte* at) {
     switch (type) {
         case GgufType::U8:
-            return load<std::uint8_t>(at);
+            return load_number<std::uint8_t>(at);
         case GgufType::I8:
-            return load<std::int8_t>(at);
+            return load_number<std::int8_t>(at);
         case GgufType::U16:
-            return load<std::uint16_t>(at);
+            return load_number<std::uint16_t>(at);
         case GgufType::I16:
-            return load<std::int16_t>(at);
+            return load_number<std::int16_t>(at);
         case GgufType::U32:
-            return load<std::uint32_t>(at);
+            return load_number<std::uint32_t>(at);
         case GgufType::I32:
-            return load<std::int32_t>(at);
+            return load_number<std::int32_t>(at);
         case GgufType::I64:
-            return load<std::int64_t>(at);
+            return load_number<std::int64_t>(at);
         case GgufType::U64: {
             constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
-            const auto value = load<std::uint64_t>(at);
+            const auto value = load_number<std::uint64_t>(at);
             return value > static_cast<std::uint64_t>(kMax) ? kMax
                                                             : static_cast<std::int64_t>(value);
         }
@@ -150,9 +143,9 @@ std::optional<float> GgufKeys::find_float(const std::string& key, FloatRange ran
     if (value == nullptr) return std::nullopt;
     double number = 0;
     if (value->type == GgufType::F32) {
-        number = static_cast<double>(load<float>(value->payload.data()));
+        number = static_cast<double>(load_number<float>(value->payload.data()));
     } else if (value->type == GgufType::F64) {
-        number = load<double>(value->payload.data());
+        number = load_number<double>(value->payload.data());
     } else {
         wrong_type(key, *value, "float32");
         return std::nullopt;
@@ -232,7 +225,7 @@ std::vector<double> GgufKeys::floats(const std::string& key) {
     numbers.reserve(value->count);
     for (std::size_t i = 0; i < value->count; ++i) {
         numbers.push_back(
-            static_cast<double>(load<float>(value->payload.data() + i * sizeof(float))));
+            static_cast<double>(load_number<float>(value->payload.data() + i * sizeof(float))));
     }
     return numbers;
 }

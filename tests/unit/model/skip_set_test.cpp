@@ -49,7 +49,6 @@ TEST_CASE("a text names layers and ranges of each kind") {
     const SkipSet set = parsed("attn:1,3,5-7 mlp:2,4", 8);
     CHECK(set.layers() == 8);
     CHECK(set.count() == 7);
-    CHECK(set.ratio() == doctest::Approx(7.0 / 16));
     for (const int attention : {1, 3, 5, 6, 7}) CHECK(set.skips(2 * attention));
     for (const int mlp : {2, 4}) CHECK(set.skips(2 * mlp + 1));
     CHECK(set.first_skipped() == 2);
@@ -63,7 +62,6 @@ TEST_CASE("an empty text skips nothing") {
     CHECK(set.count() == 0);
     CHECK(set.first_skipped() == 8);
     CHECK(set.text().empty());
-    CHECK(SkipSet{}.ratio() == 0.0);
 }
 
 TEST_CASE("the order of the parts and of the layers does not matter") {
