@@ -8,6 +8,7 @@ import pathlib
 import unicodedata
 
 HERE = pathlib.Path(__file__).parent
+COLUMNS_MAX = 120
 CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
@@ -40,9 +41,14 @@ def case(change):
     return [[first, last, step or 1, delta] for first, last, step, delta in ranges], texts
 
 
-def rows(items, per_line):
-    lines = [", ".join(items[i:i + per_line]) for i in range(0, len(items), per_line)]
-    return ",\n    ".join(lines)
+def rows(items):
+    lines = ["   "]
+    for number, item in enumerate(items, 1):
+        item += "};" if number == len(items) else ","
+        if len(lines[-1]) + 1 + len(item) > COLUMNS_MAX:
+            lines.append("   ")
+        lines[-1] += " " + item
+    return "\n".join(lines)
 
 
 def main():
@@ -55,15 +61,15 @@ namespace {{
 
 // clang-format off
 constexpr CharacterRange kNotPrintableRanges[] = {{
-    {rows([f"{{{a:#x}, {b:#x}}}" for a, b in not_printable()], 5)}}};
+{rows([f"{{{a:#x}, {b:#x}}}" for a, b in not_printable()])}
 """]
     names = {"Lower": str.lower, "Upper": str.upper, "Title": str.title}
     for name, change in names.items():
         ranges, texts = case(change)
         items = [f"{{{a:#x}, {b:#x}, {s}, {d}}}" for a, b, s, d in ranges]
-        parts.append(f"constexpr CaseRange k{name}Ranges[] = {{\n    {rows(items, 4)}}};\n")
+        parts.append(f"constexpr CaseRange k{name}Ranges[] = {{\n{rows(items)}\n")
         items = ['{%#x, "%s"}' % (c, "".join(f"\\x{b:02x}" for b in t.encode())) for c, t in texts]
-        parts.append(f"constexpr CaseText k{name}Special[] = {{\n    {rows(items, 3)}}};\n")
+        parts.append(f"constexpr CaseText k{name}Special[] = {{\n{rows(items)}\n")
     parts.append("// clang-format on\n\n}  // namespace\n\n"
                  "const std::span<const CharacterRange> kNotPrintable{kNotPrintableRanges};\n")
     for name in names:

@@ -17,6 +17,7 @@ import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+COLUMNS_MAX = 120
 LETTER, NUMBER, NUMERIC, SPACE, UPPER, LOWER, PUNCTUATION = 1, 2, 4, 8, 16, 32, 64
 nfc = normalizers.NFC().normalize_str
 nfd = normalizers.NFD().normalize_str
@@ -126,9 +127,14 @@ def decompositions():
     return values
 
 
-def rows(entries, per_row):
-    for i in range(0, len(entries), per_row):
-        print("    " + " ".join(entries[i : i + per_row]))
+def rows(entries):
+    line = "   "
+    for entry in entries:
+        if len(line) + 1 + len(entry) > COLUMNS_MAX:
+            print(line)
+            line = "   "
+        line += " " + entry
+    print(line)
 
 
 def print_head():
@@ -148,8 +154,7 @@ def print_compatibility():
         [
             f'{{0x{c:X}, U"' + "".join(f"\\x{ord(part):X}" for part in text) + '"},'
             for c, text in entries
-        ],
-        3,
+        ]
     )
     print("};\n// clang-format on\n\n}  // namespace\n")
     print("std::span<const Compatibility> compatibilities() {\n    return kCompatibilityTable;\n}")
@@ -164,18 +169,17 @@ def main():
     print('#include "model/tokenizer/unicode_tables.hpp"\n')
     print("namespace paceline::unicode {\nnamespace {\n\n// clang-format off")
     print("constexpr ClassRange kClassRangeTable[] = {")
-    rows([f"{{0x{a:X}, 0x{b:X}, {v}}}," for a, b, v in ranges(classes())], 4)
+    rows([f"{{0x{a:X}, 0x{b:X}, {v}}}," for a, b, v in ranges(classes())])
     print("};\n")
     print("constexpr CombiningRange kCombiningRangeTable[] = {")
-    rows([f"{{0x{a:X}, 0x{b:X}, {v}}}," for a, b, v in ranges(combining_classes())], 4)
+    rows([f"{{0x{a:X}, 0x{b:X}, {v}}}," for a, b, v in ranges(combining_classes())])
     print("};\n")
     print("constexpr Decomposition kDecompositionTable[] = {")
     rows(
         [
             f"{{0x{c:X}, 0x{a:X}, 0x{b:X}, {int(composes)}}},"
             for c, (a, b, composes) in sorted(decompositions().items())
-        ],
-        3,
+        ]
     )
     print("};\n// clang-format on\n\n}  // namespace\n")
     for entry, name, table in (
