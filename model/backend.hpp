@@ -191,8 +191,8 @@ public:
     [[nodiscard]] virtual std::string equality_class() const = 0;
 };
 
-/// Aborts where a row breaks the preconditions of run_layers(), or runs a sub-layer that the backend
-/// did not load (CpuOptions::skipped).
+/// Aborts where a row breaks the preconditions of run_layers(), or runs a sub-layer that was not
+/// loaded (CpuOptions::skipped).
 void check_row(const Backend& backend, const Row& row, const SublayerMask& skipped);
 /// The part of it about the row's slot and visible keys.
 void check_keys(const Backend& backend, const Row& row);
