@@ -1,28 +1,12 @@
 #include "model/templates/characters.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "ipc/base/utf8.hpp"
 
 namespace paceline::jinja {
 namespace {
-
-struct CaseTables {
-    std::span<const CaseRange> ranges;
-    std::span<const CaseText> texts;
-};
-
-CaseTables tables_of(Case wanted) {
-    switch (wanted) {
-        case Case::Lower:
-            return {tables::kLower, tables::kLowerTexts};
-        case Case::Upper:
-            return {tables::kUpper, tables::kUpperTexts};
-        case Case::Title:
-            break;
-    }
-    return {tables::kTitle, tables::kTitleTexts};
-}
 
 /// The range that `code` may be in: the last that begins at it or before.
 template <class Range>
@@ -32,6 +16,21 @@ const Range* range_of(std::span<const Range> ranges, char32_t code) {
                          [](char32_t c, const Range& range) { return c < range.first; });
     if (after == ranges.begin() || code > (after - 1)->last) return nullptr;
     return &*(after - 1);
+}
+
+/// What the tables make of `code`; nothing: they do not have it.
+std::optional<std::string> changed(std::span<const CaseRange> ranges,
+                                   std::span<const CaseText> texts,
+                                   char32_t code) {
+    for (const CaseText& special : texts) {
+        if (special.code == code) return special.text;
+    }
+    const CaseRange* range = range_of(ranges, code);
+    if (range == nullptr || (code - range->first) % static_cast<std::uint32_t>(range->step) != 0)
+        return std::nullopt;
+    std::string text;
+    utf8::append(text, static_cast<char32_t>(static_cast<std::int32_t>(code) + range->delta));
+    return text;
 }
 
 }  // namespace
@@ -47,17 +46,14 @@ bool is_printable(char32_t code) {
 }
 
 std::string character_in_case(char32_t code, Case wanted) {
-    const CaseTables tables = tables_of(wanted);
-    for (const CaseText& special : tables.texts) {
-        if (special.code == code) return special.text;
-    }
-    if (const CaseRange* range = range_of(tables.ranges, code)) {
-        if ((code - range->first) % static_cast<std::uint32_t>(range->step) == 0)
-            code = static_cast<char32_t>(static_cast<std::int32_t>(code) + range->delta);
-    }
-    std::string text;
-    utf8::append(text, code);
-    return text;
+    std::optional<std::string> text;
+    if (wanted == Case::Lower) text = changed(tables::kLower, tables::kLowerTexts, code);
+    if (wanted == Case::Title) text = changed(tables::kTitle, tables::kTitleTexts, code);
+    if (!text && wanted != Case::Lower) text = changed(tables::kUpper, tables::kUpperTexts, code);
+    if (text) return *text;
+    std::string same;
+    utf8::append(same, code);
+    return same;
 }
 
 }  // namespace paceline::jinja

@@ -33,7 +33,7 @@ struct CaseText {
 
 namespace tables {
 extern const std::span<const CharacterRange> kNotPrintable;
-extern const std::span<const CaseRange> kLower, kUpper, kTitle;
+extern const std::span<const CaseRange> kLower, kUpper, kTitle;  // kTitle: where it is not kUpper
 extern const std::span<const CaseText> kLowerTexts, kUpperTexts, kTitleTexts;
 }  // namespace tables
 

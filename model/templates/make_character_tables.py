@@ -24,14 +24,16 @@ def not_printable():
     return ranges
 
 
-def case(change):
-    """Ranges of one step and delta, and the characters that become several."""
+def case(change, usual):
+    """Ranges of one step and delta, and the characters that become several: what is not as `usual`."""
     ranges, texts = [], []
     for code in CODES:
         changed = change(chr(code))
+        if changed == usual(chr(code)):
+            continue
         if len(changed) > 1:
             texts.append((code, changed))
-        elif ord(changed) != code:
+        else:
             delta = ord(changed) - code
             last = ranges[-1] if ranges else None
             if last and last[3] == delta and code - last[1] <= 2 and last[2] in (0, code - last[1]):
@@ -63,9 +65,9 @@ namespace {{
 constexpr CharacterRange kNotPrintableRanges[] = {{
 {rows([f"{{{a:#x}, {b:#x}}}" for a, b in not_printable()])}
 """]
-    names = {"Lower": str.lower, "Upper": str.upper, "Title": str.title}
-    for name, change in names.items():
-        ranges, texts = case(change)
+    names = {"Lower": (str.lower, str), "Upper": (str.upper, str), "Title": (str.title, str.upper)}
+    for name, (change, usual) in names.items():
+        ranges, texts = case(change, usual)
         items = [f"{{{a:#x}, {b:#x}, {s}, {d}}}" for a, b, s, d in ranges]
         parts.append(f"constexpr CaseRange k{name}Ranges[] = {{\n{rows(items)}\n")
         items = ['{%#x, "%s"}' % (c, "".join(f"\\x{b:02x}" for b in t.encode())) for c, t in texts]
