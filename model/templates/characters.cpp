@@ -19,9 +19,9 @@ const Range* range_of(std::span<const Range> ranges, char32_t code) {
 }
 
 /// What the tables make of `code`; nothing: they do not have it.
-std::optional<std::string> changed(std::span<const CaseRange> ranges,
-                                   std::span<const CaseText> texts,
-                                   char32_t code) {
+std::optional<std::string> looked_up(std::span<const CaseRange> ranges,
+                                     std::span<const CaseText> texts,
+                                     char32_t code) {
     for (const CaseText& special : texts) {
         if (special.code == code) return special.text;
     }
@@ -47,9 +47,9 @@ bool is_printable(char32_t code) {
 
 std::string character_in_case(char32_t code, Case wanted) {
     std::optional<std::string> text;
-    if (wanted == Case::Lower) text = changed(tables::kLower, tables::kLowerTexts, code);
-    if (wanted == Case::Title) text = changed(tables::kTitle, tables::kTitleTexts, code);
-    if (!text && wanted != Case::Lower) text = changed(tables::kUpper, tables::kUpperTexts, code);
+    if (wanted == Case::Lower) text = looked_up(tables::kLower, tables::kLowerTexts, code);
+    if (wanted == Case::Title) text = looked_up(tables::kTitle, tables::kTitleTexts, code);
+    if (!text && wanted != Case::Lower) text = looked_up(tables::kUpper, tables::kUpperTexts, code);
     if (text) return *text;
     std::string same;
     utf8::append(same, code);
