@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -27,17 +26,13 @@ namespace paceline::cuda {
 /// of its own it would allocate while a stream is recorded.
 inline constexpr std::size_t kBlasWorkspaceBytes = std::size_t{32} << 20U;
 
-enum class BlasType : std::uint8_t { F32, BF16 };
-
 /// y[row][o] = sum over i of x[row][i] * weights[o][i], summed in floats.
 struct BlasArgs {
-    BlasType type = BlasType::BF16;  // of weights and x
-    const void* weights = nullptr;   // [outputs][weights_stride]
-    int weights_stride = 0;          // elements, as all strides
-    const void* x = nullptr;         // [rows][x_stride]
+    const void* weights = nullptr;  // bf16 [outputs][weights_stride]
+    int weights_stride = 0;         // elements, as all strides
+    const void* x = nullptr;        // bf16 [rows][x_stride]
     int x_stride = 0;
-    BlasType y_type = BlasType::F32;  // F32 where `type` is
-    void* y = nullptr;                // [rows][y_stride]
+    float* y = nullptr;  // [rows][y_stride]
     int y_stride = 0;
     int rows = 0;
     int outputs = 0;

@@ -105,10 +105,6 @@ void check(cublasStatus_t status, const std::string& call, int line) {
     if (status != CUBLAS_STATUS_SUCCESS) fail(call, library().words(status), line);
 }
 
-cudaDataType_t data_type(BlasType type) {
-    return type == BlasType::F32 ? CUDA_R_32F : CUDA_R_16BF;
-}
-
 }  // namespace
 
 std::string blas_problem() {
@@ -145,9 +141,8 @@ void Blas::multiply(const BlasArgs& args) {
     // cuBLAS counts by columns: its matrices are ours turned, and so y is [outputs x rows] there.
     const cublasStatus_t status = library().gemm(
         handle_->blas, CUBLAS_OP_T, CUBLAS_OP_N, args.outputs, args.rows, args.inputs, &one,
-        args.weights, data_type(args.type), args.weights_stride, args.x, data_type(args.type),
-        args.x_stride, &zero, args.y, data_type(args.y_type), args.y_stride, CUBLAS_COMPUTE_32F,
-        CUBLAS_GEMM_DEFAULT);
+        args.weights, CUDA_R_16BF, args.weights_stride, args.x, CUDA_R_16BF, args.x_stride, &zero,
+        args.y, CUDA_R_32F, args.y_stride, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (status == CUBLAS_STATUS_SUCCESS) return;
     check(status,
           "cublasGemmEx of " + std::to_string(args.outputs) + " outputs, " +

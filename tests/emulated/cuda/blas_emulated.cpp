@@ -13,11 +13,13 @@ std::string& problem() {
     return one;
 }
 
-float element(const void* values, BlasType type, int row, int stride, int column) {
-    const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(stride) +
-                           static_cast<std::size_t>(column);
-    return type == BlasType::F32 ? static_cast<const float*>(values)[at]
-                                 : bf16_to_float(static_cast<const std::uint16_t*>(values)[at]);
+std::size_t place(int row, int stride, int column) {
+    return static_cast<std::size_t>(row) * static_cast<std::size_t>(stride) +
+           static_cast<std::size_t>(column);
+}
+
+float element(const void* values, std::size_t at) {
+    return bf16_to_float(static_cast<const std::uint16_t*>(values)[at]);
 }
 
 void blas(BlasArgs args) {
@@ -25,17 +27,10 @@ void blas(BlasArgs args) {
     for (int o = thread_index(); o < args.outputs; o += block_size()) {
         float sum = 0.0f;
         for (int i = args.inputs - 1; i >= 0; --i) {
-            sum += element(args.weights, args.type, o, args.weights_stride, i) *
-                   element(args.x, args.type, row, args.x_stride, i);
+            sum += element(args.weights, place(o, args.weights_stride, i)) *
+                   element(args.x, place(row, args.x_stride, i));
         }
-        const std::size_t at =
-            static_cast<std::size_t>(row) * static_cast<std::size_t>(args.y_stride) +
-            static_cast<std::size_t>(o);
-        if (args.y_type == BlasType::F32) {
-            static_cast<float*>(args.y)[at] = sum;
-        } else {
-            static_cast<std::uint16_t*>(args.y)[at] = float_to_bf16(sum);
-        }
+        args.y[place(row, args.y_stride, o)] = sum;
     }
 }
 
