@@ -7,6 +7,8 @@
 // On the I/O thread.
 #pragma once
 
+#include <utility>  // before Boost.Asio, which uses std::exchange() without it
+
 #include <boost/asio/awaitable.hpp>
 
 #include "launch/api/reply.hpp"

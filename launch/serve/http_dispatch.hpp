@@ -3,6 +3,8 @@
 // On the I/O thread; what takes long runs on the pool.
 #pragma once
 
+#include <utility>  // before Boost.Asio, which uses std::exchange() without it
+
 #include <boost/asio/awaitable.hpp>
 
 #include "launch/serve/http_answers.hpp"

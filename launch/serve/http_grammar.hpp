@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>  // before Boost.Asio, which uses std::exchange() without it
 
 #include <boost/asio/awaitable.hpp>
 
