@@ -1,14 +1,9 @@
 #include "launch/session/pipeline_session.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <fmt/core.h>
 #include <fstream>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -18,7 +13,9 @@
 #include "launch/placement/kv_room.hpp"
 #include "launch/placement/pretrained.hpp"
 #include "launch/session/loop_thread.hpp"
+#include "launch/session/open_orders.hpp"
 #include "launch/session/pipeline_start.hpp"
+#include "launch/session/session_figures.hpp"
 #include "model/kv_layout.hpp"
 #include "runtime/loop/stage_loop.hpp"
 #include "runtime/observe/trace_file.hpp"
@@ -26,8 +23,6 @@
 namespace paceline {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// The most memory a living process has had, from the kernel; 0 if it cannot be read.
 std::uint64_t peak_bytes_of(pid_t pid) {
@@ -37,9 +32,6 @@ std::uint64_t peak_bytes_of(pid_t pid) {
     }
     return 0;
 }
-
-using Incarnation = std::pair<StageId, Epoch>;
-using Counts = std::array<std::uint64_t, kCounters>;
 
 }  // namespace
 
@@ -62,8 +54,7 @@ public:
           model_{model},
           hellos_{std::move(started.hellos)},
           log_{log},
-          table_{placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
-                 kv_room_text(plan_.text_slots, plan_.context, plan_.needs) + plan_.transports} {
+          figures_{pipeline_.config, model_, plan_.placement} {
         loop_->add(kConductor, conductor_);
         reset_stats();
     }
@@ -73,11 +64,7 @@ public:
 
     void serve() {
         thread_.serve(*loop_, [this](const Status& ended) {
-            {
-                const std::lock_guard lock{door_};
-                over_ = ended;
-            }
-            changed_.notify_all();
+            orders_.end(ended);
             if (const auto told = std::exchange(on_over_, nullptr)) told(ended);
         });
     }
@@ -86,25 +73,16 @@ public:
     /// the loop's.
     void shut_down() {
         thread_.post([this] {
-            const std::lock_guard lock{door_};
-            if (!over_) conductor_.leave();
+            if (!orders_.ended()) conductor_.leave();
         });
-        {
-            std::unique_lock lock{door_};
-            changed_.wait(lock, [this] { return over_.has_value(); });
-        }
+        orders_.wait_ended();
         const Status ended = thread_.call([this] { return supervisor_->shutdown(); });
         log_.info(ended.ok() ? "all stages have ended" : ended.error().what);
     }
 
     /// `told` is called on the loop's thread, which is this one, when the loop ends.
     void on_over(std::function<void(const Status&)> told) {
-        std::optional<Status> ended;
-        {
-            const std::lock_guard lock{door_};
-            ended = over_;
-        }
-        if (ended) return told(*ended);
+        if (const std::optional<Status> ended = orders_.ended()) return told(*ended);
         on_over_ = std::move(told);
     }
 
@@ -123,94 +101,31 @@ public:
     Result<RequestId> submit(AnswerOrder order) {
         const auto on_end = std::exchange(order.on_end, nullptr);
         order.on_end = [this, on_end](const AnswerStats& stats, const Status& status) {
-            tally_.add(stats.verdicts);
+            figures_.add(stats.verdicts);
             if (on_end) on_end(stats, status);  // may submit another one
-            closed_one();
+            orders_.closed();
         };
-        opened_one();  // before: the order may end at once
+        orders_.opened();
         Result<RequestId> taken = conductor_.submit(std::move(order));
-        if (!taken) closed_one();
+        if (!taken) orders_.closed();
         return taken;
     }
 
     /// Until no order is open.
     Status run() {
         PACE_CHECK(!thread_.is_here(), "the loop's thread would wait for itself");
-        std::unique_lock lock{door_};
-        changed_.wait(lock, [this] { return open_ == 0 || over_.has_value(); });
-        return over_.value_or(Status{});
-    }
-
-    static void read_account(const TelemetrySnapshot& telemetry, PipelineStats& stats) {
-        const AccountFigures account = account_figures(telemetry);
-        if (account.plain_token_us > 0.0) stats.plain_rate = 1e6 / account.plain_token_us;
-        stats.speculation_gain = account.gain();
+        return orders_.wait_closed();
     }
 
     [[nodiscard]] PipelineStats stats() const {
-        PipelineStats stats;
-        stats.method = pipeline_.config.name;
-        stats.seconds = seconds();
-        stats.verdicts = tally_;
-        stats.metrics = metrics_of(pipeline_.config);
-        if (pipeline_.config.self_draft)
-            stats.self_draft =
-                self_draft_view(model_, pipeline_.config.self_draft->options.auto_off,
-                                pipeline_.config.self_draft->short_list);
-        if (pipeline_.config.draft &&
-            (pipeline_.config.draft->searches() || pipeline_.config.draft->is_tapped()))
-            stats.draft_skip = DraftSkipView{.layers = model_.layers};
-        for (const PlacedProcess& process : plan_.placement.processes)
-            stats.processes.push_back({.name = process.name});
-        const auto hosted_segments = [&](const PlacedProcess& process) {
-            return static_cast<std::uint64_t>(std::count_if(
-                process.stages.begin(), process.stages.end(),
-                [&](StageId id) { return plan_.placement.stage(id).role == StageRole::Segment; }));
-        };
-        for (const StageRecord& record : supervisor_->records()) {
-            const Counts grown = growth_of(record);
-            for (std::size_t i = 0; i < kCounters; ++i) stats.counters[i] += grown[i];
-            // The newest incarnation of the first segment's process is the last one in this list.
-            if (record.id == StageId{1}) read_account(record.telemetry.snapshot(), stats);
-            if (stats.self_draft && record.id == StageId{1})
-                stats.self_draft->gauges = record.telemetry.snapshot().gauges;
-            if (stats.draft_skip &&
-                record.id == plan_.placement.process_of(*plan_.placement.draft()).id())
-                stats.draft_skip->gauges = record.telemetry.snapshot().gauges;
-            const auto of = [&](Counter c) { return grown[static_cast<std::size_t>(c)]; };
-            for (std::size_t p = 0; p < stats.processes.size(); ++p) {
-                const PlacedProcess& process = plan_.placement.processes[p];
-                if (process.id() != record.id) continue;
-                stats.processes[p].busy += share(of(Counter::JobMicros));
-                // A wait that began before run() counts when it ends.
-                stats.processes[p].waiting +=
-                    std::min(share(of(Counter::WaitMicros)), 1.0 - share(of(Counter::JobMicros)));
-                if (record.id == StageId{1})
-                    stats.target_forwards += of(counters::kBatches) / hosted_segments(process);
-            }
-        }
-        return stats;
+        return figures_.stats(supervisor_->records(), orders_.seconds());
     }
-
-    /// Every segment counts each row; one that was replaced counts again.
     [[nodiscard]] std::int32_t prefilled_rows() const {
-        std::uint64_t rows = 0;
-        for (const StageRecord& record : supervisor_->records())
-            rows += growth_of(record)[static_cast<std::size_t>(counters::kPrefillRows)];
-        return static_cast<std::int32_t>(rows /
-                                         static_cast<std::uint64_t>(pipeline_.config.segments()));
+        return figures_.prefilled_rows(supervisor_->records());
     }
-
     void reset_stats() {
-        tally_ = {};
-        {
-            const std::lock_guard lock{door_};
-            seconds_ = 0.0;
-            began_ = Clock::now();
-        }
-        before_.clear();
-        for (const StageRecord& record : supervisor_->records())
-            before_[{record.id, record.epoch}] = record.telemetry.snapshot().counters;
+        figures_.reset(supervisor_->records());
+        orders_.restart_clock();
     }
 
     [[nodiscard]] PipelineUsage usage() const {
@@ -264,25 +179,13 @@ public:
     [[nodiscard]] Position context() const { return plan_.context; }
     [[nodiscard]] int gamma_max() const { return paceline::gamma_max(pipeline_.config); }
     [[nodiscard]] int pin_error() const { return supervisor_->pin_error(); }
-    [[nodiscard]] const std::string& table() const { return table_; }
+    [[nodiscard]] std::string table() const {
+        return placement_table(plan_.placement, supervisor_->pids(), plan_.needs) +
+               kv_room_text(plan_.text_slots, plan_.context, plan_.needs) + plan_.transports;
+    }
     [[nodiscard]] std::string parts() const { return parts_text(pipeline_, plan_.placement); }
 
 private:
-    void opened_one() {
-        const std::lock_guard lock{door_};
-        if (open_++ == 0) began_ = Clock::now();
-    }
-    void closed_one() {
-        {
-            const std::lock_guard lock{door_};
-            if (--open_ > 0) return;
-            const auto now = Clock::now();
-            seconds_ += std::chrono::duration<double>(now - began_).count();
-            began_ = now;
-        }
-        changed_.notify_all();
-    }
-
     /// While prompts are processed no verdict comes: their rows are the progress.
     [[nodiscard]] ConductorPlan conductor_plan_of(const PipelinePlan& pipeline,
                                                   const PipelineConfig& config) const {
@@ -297,25 +200,6 @@ private:
         };
         return plan;
     }
-    /// What an incarnation has counted since reset_stats().
-    [[nodiscard]] Counts growth_of(const StageRecord& record) const {
-        Counts counts = record.telemetry.snapshot().counters;
-        const auto before = before_.find({record.id, record.epoch});
-        if (before == before_.end()) return counts;
-        for (std::size_t i = 0; i < kCounters; ++i)
-            counts[i] -= std::min(counts[i], before->second[i]);
-        return counts;
-    }
-    /// With an order open, since reset_stats().
-    [[nodiscard]] double seconds() const {
-        const std::lock_guard lock{door_};
-        const auto now = open_ > 0 ? Clock::now() : began_;
-        return seconds_ + std::chrono::duration<double>(now - began_).count();
-    }
-    [[nodiscard]] double share(std::uint64_t micros) const {
-        const double all = seconds();
-        return all > 0.0 ? std::min(1.0, static_cast<double>(micros) / 1e6 / all) : 0.0;
-    }
 
     LoopThread& thread_;
     std::unique_ptr<Supervisor> supervisor_;  // before the loop, which borrows it
@@ -326,17 +210,9 @@ private:
     ModelConfig model_;
     std::vector<control::Hello> hellos_;  // in the order of the processes
     RunLog& log_;
-    std::string table_;
-    VerdictTally tally_;                    // of the answers that have ended
-    std::map<Incarnation, Counts> before_;  // at the last reset_stats()
-    std::function<void(const Status&)> on_over_;
-
-    mutable std::mutex door_;  // of what follows: run() waits on another thread
-    std::condition_variable changed_;
-    int open_ = 0;                // orders that have not ended
-    double seconds_ = 0.0;        // with an order open, until began_
-    Clock::time_point began_{};   // the open time that goes on, if an order is open
-    std::optional<Status> over_;  // how the loop has ended
+    SessionFigures figures_;
+    OpenOrders orders_;
+    std::function<void(const Status&)> on_over_;  // the loop's
 };
 
 Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& file,
@@ -363,7 +239,8 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     if (!made) return made.error();
     std::unique_ptr<Impl> impl = std::move(made).value();
     if (options.output.remarks) std::fputs(unpinned_text(impl->pin_error()).c_str(), stderr);
-    if (options.output.table) std::fputs(impl->table().c_str(), stderr);
+    if (options.output.table)
+        std::fputs(thread->call([&] { return impl->table(); }).c_str(), stderr);
     if (options.output.remarks) std::fputs(impl->parts().c_str(), stderr);
     impl->serve();
     return std::unique_ptr<PipelineSession>{

@@ -6,8 +6,6 @@
 //
 // While paused, orders are taken and wait. While there is no loop, what is posted is held, in its
 // order, and the session that has ended still says which requests are valid.
-#include <chrono>
-#include <mutex>
 #include <utility>
 
 #include "launch/session/service.hpp"
@@ -23,7 +21,7 @@ Error shutting_down() {
 
 ChangeResult Service::change(const PipelineChange& wanted) {
     bool idle = false;
-    session_->call([&] { idle = pause(); });
+    slot_.session().call([&] { idle = pause(); });
     if (!idle) return {ChangeOutcome::Busy, {}};
     std::unique_ptr<PipelineSession> fresh;
     if (wanted.beside) {
@@ -51,17 +49,11 @@ ChangeResult Service::change(const PipelineChange& wanted) {
     return {why.ok() ? ChangeOutcome::Changed : ChangeOutcome::Kept, why};
 }
 
-void Service::post(std::function<void()> call) {
-    const std::shared_lock lock{session_mutex_};
-    if (!holding_) return session_->post(std::move(call));
-    const std::lock_guard held{held_mutex_};
-    held_.push_back(std::move(call));
-}
-
 bool Service::pause() {
     take_inbox();
-    if (over_ || draining_ || !open_.empty() || !session_->lost_stages().empty()) return false;
-    changing_ = true;
+    if (over_ || draining_ || !answers_.empty() || !slot_.session().lost_stages().empty())
+        return false;
+    answers_.pause(true);
     publish();
     return true;
 }
@@ -69,11 +61,11 @@ bool Service::pause() {
 /// The pipeline goes on, unless its loop has ended meanwhile.
 ChangeResult Service::stay(const Error& why) {
     bool lives = false;
-    session_->call([&] {
-        changing_ = false;
+    slot_.session().call([&] {
+        answers_.pause(false);
         lives = !over_;
         if (!lives) return;
-        begin_next();
+        answers_.begin_next();
         publish();
     });
     if (!lives) return {ChangeOutcome::Failed, gone()};
@@ -83,23 +75,20 @@ ChangeResult Service::stay(const Error& why) {
 /// Ends the session, and with it the loop: nothing of this class runs afterwards. False: the loop
 /// has ended before, with an error.
 bool Service::let_go() {
-    {
-        const std::lock_guard lock{session_mutex_};
-        holding_ = true;
-    }
+    slot_.hold();
     bool lives = false;
-    session_->call([&] { lives = leaving_ = !over_; });
+    slot_.session().call([&] { lives = leaving_ = !over_; });
     if (!lives) {
         release();
         return false;
     }
-    session_->end();  // executes what was posted before
+    slot_.session().end();  // executes what was posted before
     return true;
 }
 
 /// There is no pipeline any more: open orders end with the reason.
 void Service::lose(const Error& why) {
-    session_->call([&] {
+    slot_.session().call([&] {
         leaving_ = false;
         over(why);
     });
@@ -107,19 +96,13 @@ void Service::lose(const Error& why) {
 }
 
 void Service::attach(std::unique_ptr<PipelineSession> fresh) {
-    PipelineUsage ended = session_->usage();
-    ended.add_counts_of(earlier_);
-    {
-        const std::lock_guard lock{session_mutex_};
-        session_.swap(fresh);
-    }
-    fresh.reset();
-    session_->call([&] {
-        earlier_ = std::move(ended);
-        changing_ = leaving_ = false;
-        recovering_since_.reset();
-        usage_read_ = {};
-        last_tick_ = std::chrono::steady_clock::now();  // loading counts for no deadline
+    PipelineUsage ended = slot_.session().usage();
+    slot_.replace(std::move(fresh));
+    slot_.session().call([&] {
+        figures_.begin_pipeline(std::move(ended));
+        answers_.pause(false);
+        leaving_ = false;
+        clock_.tick(AnswerClock::Clock::now(), false);  // loading counts for no deadline
     });
     watch_session();
     release();
@@ -127,12 +110,7 @@ void Service::attach(std::unique_ptr<PipelineSession> fresh) {
 
 /// What was held goes to the loop, and orders that have waited begin.
 void Service::release() {
-    const std::lock_guard lock{session_mutex_};
-    holding_ = false;
-    const std::lock_guard held{held_mutex_};
-    for (std::function<void()>& call : held_) session_->post(std::move(call));
-    held_.clear();
-    session_->post([this] { take_inbox(); });
+    slot_.release([this] { take_inbox(); });
 }
 
 }  // namespace paceline

@@ -87,10 +87,10 @@ public:
     }
     void excuse_loss(StageId stage) override { host_.environment_.excuse_loss(stage); }
     void report_fault(StageId peer, Error error) override {
-        if (host_.hosts(peer)) return host_.fail(std::move(error));
+        if (host_.hosts(peer)) return host_.end_on_error(std::move(error));
         host_.environment_.report_fault(self_, peer, std::move(error));
     }
-    void fail(Error error) override { host_.fail(std::move(error)); }
+    void fail(Error error) override { host_.end_on_error(std::move(error)); }
     void stop() override { host_.stop(); }
 
 private:
@@ -104,7 +104,7 @@ void ActorHost::guarded(Call call) {
     try {
         call();
     } catch (const std::bad_alloc&) {
-        fail({Errc::OutOfMemory, "out of memory"});
+        end_on_error(Error{Errc::OutOfMemory, "out of memory"});
     }
 }
 
@@ -244,10 +244,10 @@ bool ActorHost::has_mail() const {
     return false;
 }
 
-void ActorHost::fail(Error error) {
-    if (ended_) return;  // the first reason is kept
+void ActorHost::end_on_error(const Status& status) {
+    if (status.ok() || ended_) return;  // the first reason is kept
     ended_ = true;
-    outcome_ = std::move(error);
+    outcome_ = status;
 }
 
 }  // namespace paceline

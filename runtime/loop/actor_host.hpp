@@ -106,7 +106,8 @@ public:
     /// An actor stopped or failed: nothing is dispatched any more.
     [[nodiscard]] bool ended() const { return ended_; }
     [[nodiscard]] Status outcome() const { return outcome_; }
-    void fail(Error error);
+    /// `status` is the outcome if it is an error and the first one.
+    void end_on_error(const Status& status);
     void stop() { ended_ = true; }
 
 private:

@@ -17,6 +17,7 @@
 
 #include "ipc/transport/tensor_link.hpp"
 #include "runtime/loop/context.hpp"
+#include "runtime/loop/peer_faults.hpp"
 #include "runtime/loop/wiring.hpp"
 
 namespace paceline {
@@ -81,6 +82,9 @@ public:
     /// job was submitted are destroyed.
     void bury_retired(std::uint64_t jobs);
 
+    /// Of peers that broke a channel, until the loop treats them as lost.
+    [[nodiscard]] PeerFaults& faults() { return faults_; }
+
     /// Room for the longest frame of any channel, aligned for every message.
     [[nodiscard]] std::span<std::byte> frame_buffer();
 
@@ -98,6 +102,7 @@ private:
     std::vector<std::unique_ptr<Out>> out_;
     std::vector<std::unique_ptr<In>> in_;
     std::set<StageId> absent_;  // peers that are lost: what is sent to them is dropped
+    PeerFaults faults_;
     std::vector<Retired<Out>> retired_out_;
     std::vector<Retired<In>> retired_in_;
     std::vector<Chunk> buffer_{1};
