@@ -254,41 +254,41 @@ void add_stats(SimulatedRun& run,
         stats.self_draft = self_draft_view(model, config.self_draft->options.auto_off, 0);
     if (config.draft && (config.draft->searches() || config.draft->is_tapped()))
         stats.draft_skip = DraftSkipView{.layers = model.layers};
-    for (const auto& process : world.incarnations()) {
-        const auto& counted = process->counters();
+    for (const auto& process : world.stages().incarnations()) {
+        const auto& counted = process->telemetry.block.counters;
         for (std::size_t i = 0; i < kCounters; ++i) stats.counters[i] += counted[i];
-        if (process->id() == kConductor) continue;
-        const auto& hosted = process->spec().process.actors;
+        const SimProcessSpec& spec = process->self.spec;
+        if (process->self.is_conductor()) continue;
         const auto draft = placement.draft();
-        if (stats.draft_skip && draft && std::count(hosted.begin(), hosted.end(), *draft) > 0)
-            stats.draft_skip->gauges = process->gauges();
-        if (process->id() == StageId{1}) {
-            if (stats.self_draft) stats.self_draft->gauges = process->gauges();
+        if (stats.draft_skip && draft && spec.hosts(*draft))
+            stats.draft_skip->gauges = process->telemetry.block.gauges;
+        if (process->self.id() == StageId{1}) {
+            if (stats.self_draft) stats.self_draft->gauges = process->telemetry.block.gauges;
             // Every segment counts the batches that go through its own layers.
-            const auto& actors = process->spec().process.actors;
+            const auto& actors = spec.process.actors;
             const auto segments = std::count_if(actors.begin(), actors.end(), [&](StageId id) {
                 return placement.stage(id).role == StageRole::Segment;
             });
             stats.target_forwards = counted[static_cast<std::size_t>(counters::kBatches)] /
                                     static_cast<std::uint64_t>(segments);
         }
-        const double busy = stats.seconds > 0
-                                ? static_cast<double>(process->busy().count()) / 1e9 / stats.seconds
-                                : 0.0;
-        stats.processes.push_back({.name = process->spec().process.name,
-                                   .busy = busy,
-                                   .waiting = std::max(0.0, 1.0 - busy)});
+        const double busy =
+            stats.seconds > 0
+                ? static_cast<double>(process->telemetry.busy.count()) / 1e9 / stats.seconds
+                : 0.0;
+        stats.processes.push_back(
+            {.name = spec.process.name, .busy = busy, .waiting = std::max(0.0, 1.0 - busy)});
     }
 }
 
 std::string trace_of(const SimWorld& world) {
     std::vector<ProcessTrace> traces;
-    for (const auto& process : world.incarnations()) {
-        traces.push_back({.name = process->spec().process.name,
-                          .stage = process->id(),
-                          .epoch = process->epoch(),
-                          .events = process->events(),
-                          .recorded = process->events().size()});
+    for (const auto& process : world.stages().incarnations()) {
+        traces.push_back({.name = process->self.spec.process.name,
+                          .stage = process->self.id(),
+                          .epoch = process->self.epoch,
+                          .events = process->telemetry.trace,
+                          .recorded = process->telemetry.trace.size()});
     }
     return trace_file_text(traces);
 }
@@ -357,7 +357,8 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     add_rates(run, task.at_once);
     add_stats(run, world, config, file.config(), placement);
     BusySpans spans;
-    for (const auto& process : world.incarnations()) add_spans(process->events(), spans);
+    for (const auto& process : world.stages().incarnations())
+        add_spans(process->telemetry.trace, spans);
     run.overlap = overlap_of(spans);
     if (task.trace) run.trace = trace_of(world);
     return run;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "ipc/base/check.hpp"
+#include "runtime/simulation/sim_loop.hpp"
+#include "runtime/simulation/sim_stages.hpp"
 
 namespace paceline {
 
@@ -37,6 +39,28 @@ std::vector<SharedDevice::End> SharedDevice::ends() const {
     for (const Job& job : jobs_)
         ends.push_back({job.who, at_ + SimTime{std::llround(job.left * slowdown(job))}});
     return ends;
+}
+
+void SharedDevices::begin(const SimIdentity& process, const JobLabel& label, SimTime alone) {
+    if (process.spec.device.empty()) return;
+    SharedDevice& device = devices_[process.spec.device];
+    device.begin(process.serial, core_.now, alone,
+                 [this, id = process.id(), label](std::uint32_t others) {
+                     return timing_.contention(id, label, others);
+                 });
+    move_ends(device);
+}
+
+void SharedDevices::end(const SimIdentity& process) {
+    if (process.spec.device.empty()) return;
+    SharedDevice& device = devices_[process.spec.device];
+    device.end(process.serial, core_.now);
+    move_ends(device);
+}
+
+void SharedDevices::move_ends(const SharedDevice& device) {
+    for (const SharedDevice::End& end : device.ends())
+        stages_.process(end.who).loop().jobs().move_end(end.at);
 }
 
 }  // namespace paceline

@@ -11,16 +11,25 @@
 //     together    A |----|========|==|          at 4 A has 6 left, B 6: both at half speed,
 //                        B |==========|         both end at 16
 //
-// Pure: times come by calls. One thread.
+// Pure: times come by calls. SharedDevices are those of a world, by name (SimProcessSpec::device).
+// One thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "runtime/observe/trace.hpp"
 #include "runtime/simulation/sim_random.hpp"
 
 namespace paceline {
+
+class SimCore;
+class SimStages;
+struct SimIdentity;
+struct SimTiming;
 
 class SharedDevice {
 public:
@@ -52,6 +61,26 @@ private:
 
     std::vector<Job> jobs_;
     SimTime at_{0};  // of what is left
+};
+
+/// Ignores processes that have a device of their own. Borrows core, timing and stages.
+class SharedDevices {
+public:
+    SharedDevices(SimCore& core, SimTiming& timing, SimStages& stages)
+        : core_{core}, timing_{timing}, stages_{stages} {}
+
+    /// A job begins, which takes so long alone.
+    void begin(const SimIdentity& process, const JobLabel& label, SimTime alone);
+    /// Its job has ended, or the process has.
+    void end(const SimIdentity& process);
+
+private:
+    void move_ends(const SharedDevice& device);
+
+    SimCore& core_;
+    SimTiming& timing_;
+    SimStages& stages_;
+    std::map<std::string, SharedDevice, std::less<>> devices_;
 };
 
 }  // namespace paceline

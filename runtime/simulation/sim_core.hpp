@@ -1,5 +1,6 @@
 // SimCore: what all parts of a simulated world share: the clock, the queue of events, the seed's
-// choices, the hash of everything that happened, and the first violation of an oracle.
+// choices, the hash of everything that happened, the first violation of an oracle, and why the run
+// ended before its time.
 //
 // Events of equal time happen in the order in which they were asked for. The hash covers every
 // event with its time, so two runs with the same hash did the same.
@@ -11,8 +12,10 @@
 #include <optional>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ipc/base/result.hpp"
 #include "runtime/loop/context.hpp"
 #include "runtime/simulation/sim_random.hpp"
 
@@ -33,7 +36,6 @@ enum class SimEventKind : std::uint8_t {
     Fault,      // fault `data` of the plan
     Call,       // the test's call `data`
 };
-[[nodiscard]] const char* name_of(SimEventKind kind);
 
 struct SimEvent {
     SimTime at{0};
@@ -80,6 +82,10 @@ public:
     void violate(std::string what) {
         if (!violation) violation = std::move(what);
     }
+    /// The run ends; the first reason is kept.
+    void give_up(Error why) {
+        if (!gave_up) gave_up = std::move(why);
+    }
     /// One line for the observer. Costs nothing without one.
     template <class Text>
     void tell(Text text) {
@@ -91,6 +97,7 @@ public:
     std::uint64_t events = 0;
     std::uint64_t hash = 0x243f6a8885a308d3ULL;
     std::optional<std::string> violation;
+    std::optional<Error> gave_up;
     std::function<void(const std::string& line)> on_line;
 
 private:

@@ -1,6 +1,6 @@
 // SimFault: a fault of a simulated run. All of them are known before the run
-// (SimWorld::add_faults()), so that they can be printed, and reduced by hand to find the cause of a
-// failure.
+// (SimFaultInjector::add()), so that they can be printed, and reduced by hand to find the cause of
+// a failure. Plain values; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,43 +1,58 @@
-// SimJobs: the jobs of one simulated incarnation as its telemetry block would show them: their
-// deadlines (runtime/loop/job_limits.hpp), the running one, and the records for the next
-// incarnation.
+// SimJobs: the jobs of one simulated incarnation. A job takes virtual time; its work is done at the
+// beginning or the end of that time.
 //
-//     begin() --> [Computing, until a deadline] -- end() --> [Waiting]
+//     begin() --> [busy] -- JobDone: stop(), the work if it is still to do, end() --> [idle]
 //
-// The world's supervisor looks at snapshot() with a real StageWatch. One thread.
+// JobDone ends the job; Overdue comes at its deadline (runtime/loop/job_limits.hpp) if that is
+// earlier. The end moves when jobs beside it on a shared device begin or end, and when the machine
+// is suspended: each end has a number, and the event of an earlier one is stale.
+//
+// Writes what a telemetry block would show of jobs; the supervisor looks at it with a real
+// StageWatch. One thread.
 #pragma once
 
-#include "runtime/loop/job_limits.hpp"
-#include "runtime/observe/stage_telemetry.hpp"
-#include "runtime/simulation/sim_random.hpp"
+#include <cstdint>
+
+#include "runtime/loop/context.hpp"
+#include "runtime/simulation/sim_site.hpp"
+#include "runtime/simulation/sim_telemetry.hpp"
 
 namespace paceline {
 
 class SimJobs {
 public:
-    /// `row`: as measured before the incarnation was at work; 0: unknown. `before`: of those before
-    /// it.
-    SimJobs(Micros row, const JobRecords& before) : row_{row} { shown_.jobs = before; }
+    /// `before`: records of earlier incarnations.
+    SimJobs(const SimIdentity& self, SimTelemetry& telemetry, const JobRecords& before);
 
-    /// A job begins that may take `hang_limit` longer than is expected of it. Its deadline.
-    SimTime begin(const JobLabel& label, SimTime now, Micros hang_limit) {
-        shown_.activity = Activity::Computing;
-        shown_.job = job_name_index(label.name);
-        shown_.since = now;
-        shown_.deadline = now + hang_limit + expected_time(shown_.jobs[shown_.job], label, row_);
-        return shown_.deadline;
+    [[nodiscard]] bool is_busy() const { return busy_; }
+    void begin(const JobLabel& label, SimTime takes);
+    /// Whether JobDone with this number is the job's end.
+    [[nodiscard]] bool is_end(std::uint64_t number) const { return number == end_number_; }
+    /// Its time is over.
+    void stop();
+    void end(JobOutcome outcome);
+
+    /// Its end, if a job runs: others on its device have begun or ended.
+    void move_end(SimTime at) {
+        if (busy_ && at != ends_) set_end(at);
     }
-    void end(const JobLabel& label, SimTime took, JobOutcome outcome) {
-        JobRecord& record = shown_.jobs[job_name_index(label.name)];
-        record = noted(record, label, std::chrono::duration_cast<Micros>(took), outcome);
-        shown_.activity = Activity::Waiting;
-        shown_.deadline = SimTime{0};
+    /// The machine stands still for `gap`.
+    void suspend(SimTime gap) {
+        if (busy_) set_end(ends_ + gap);
     }
-    [[nodiscard]] const TelemetrySnapshot& snapshot() const { return shown_; }
 
 private:
-    Micros row_;
-    TelemetrySnapshot shown_;
+    void set_end(SimTime at);
+    void trace(SimTime took);
+
+    const SimIdentity& self_;
+    SimTelemetry& telemetry_;
+    Micros row_{0};  // as measured before the incarnation was at work; 0: unknown
+    JobLabel label_;
+    bool busy_ = false;
+    SimTime began_{0};
+    SimTime ends_{0};
+    std::uint64_t end_number_ = 0;
 };
 
 }  // namespace paceline

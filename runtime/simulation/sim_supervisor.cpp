@@ -1,224 +1,198 @@
-// The simulated supervisor: carries out on simulated processes what Recovery commands, as
-// supervisor.cpp does on real ones.
+#include "runtime/simulation/sim_supervisor.hpp"
+
 #include <algorithm>
 #include <fmt/core.h>
+#include <utility>
 #include <variant>
 
 #include "runtime/loop/control_port.hpp"
-#include "runtime/simulation/sim_world.hpp"
+#include "runtime/simulation/shared_device.hpp"
+#include "runtime/simulation/sim_loop.hpp"
 
 namespace paceline {
 namespace {
 
 /// A time that will not come within a run.
 constexpr Micros kNever{1'000'000'000'000};
+/// Between two looks at a stage that is late.
+constexpr SimTime kLook{10'000'000};
 
 }  // namespace
 
-void SimWorld::obey() {
-    while (auto command = recovery_->next()) {
-        std::visit([this](const auto& order) { carry_out(order); }, *command);
+void SimSupervisor::handle(const SimEvent& event) {
+    SimProcess& who = stages.process(event.who);
+    switch (event.kind) {
+        case SimEventKind::Die:
+            return commands_.reach(who);
+        case SimEventKind::ControlUp:
+            return take_report(who);
+        case SimEventKind::Overdue:
+            return look_for_hang(who);
+        case SimEventKind::Hung:
+            if (who.ended() || !who.faults.is_frozen() || who.faults.freezes() != event.data)
+                return;
+            return suspect(who, " hangs");
+        case SimEventKind::Gone:
+            return inform(who, [&] {
+                recovery_.gone(who.self.id(), who.self.epoch, who.exit_report(), core.micros());
+            });
+        case SimEventKind::Suspicion:
+            return suspect(who, " is suspected");
+        case SimEventKind::Tick:
+            tick_at_ = SimTime::max();
+            return recovery_.tick(core.micros());
+        case SimEventKind::Step:
+        case SimEventKind::JobDone:
+        case SimEventKind::Thaw:
+        case SimEventKind::Loaded:
+        case SimEventKind::Fault:
+        case SimEventKind::Call:
+            return;  // of processes and of the plan
     }
-    const std::optional<Micros> due = recovery_->due();
+}
+
+void SimSupervisor::obey() {
+    while (auto command = recovery_.next())
+        std::visit([this](const auto& order) { commands_.carry_out(order); }, *command);
+    const std::optional<Micros> due = recovery_.due();
     if (!due || *due > kNever || SimTime{*due} >= tick_at_) return;
     tick_at_ = SimTime{*due};
-    core_.push(tick_at_, SimEventKind::Tick, 0);
+    core.push(tick_at_, SimEventKind::Tick, 0);
 }
 
-void SimWorld::carry_out(const Recovery::Kill& kill) {
-    core_.tell([&] { return "kill " + at(stage(kill.id)).title(); });
-    SimProcess& process = at(stage(kill.id));
-    if (process.ended()) return;  // Gone is on its way
-    core_.push(core_.now + timing.kill(core_.random), SimEventKind::Die, process.serial());
+void SimSupervisor::check_conductor() {
+    const ActorHost& host = stages.conductor().loop().host();
+    if (!host.ended()) return;
+    const Status outcome = host.outcome();
+    if (!outcome.ok()) core.violate("the conductor failed: " + outcome.error().what);
+    core.give_up(outcome.ok() ? Error{Errc::Cancelled, "left"} : outcome.error());
 }
 
-/// A kill reaches its process.
-void SimWorld::die(std::uint32_t serial) {
-    SimProcess& killed = process(serial);
-    if (killed.ended()) return;
-    Stage& home = stage(killed.id());
-    if (home.lingers && home.serial == serial) {
-        // It cannot be reached, so it counts as gone, but it is not.
-        core_.tell([&] { return killed.title() + " lingers"; });
-        lingering_.insert(serial);
-        core_.push(core_.now, SimEventKind::Gone, serial);
-        core_.push(core_.now + *home.lingers, SimEventKind::Die, serial);
-        home.lingers.reset();
-        return;
-    }
-    killed.die("was killed");
+void SimSupervisor::paused(SimTime gap) {
+    for (SimStage& each : stages.all()) each.watch.paused(core.now, gap);
+    recovery_.paused(std::chrono::duration_cast<Micros>(gap), core.micros());
 }
 
-void SimWorld::carry_out(const Recovery::Spawn& spawn) {
-    Stage& home = stage(spawn.id);
-    if (spawn.epoch <= home.newest) {
-        violate(fmt::format("an incarnation of stage '{}' in epoch {} follows one in epoch {}",
-                            home.spec.process.name, spawn.epoch.value, home.newest.value));
-    }
-    home.newest = spawn.epoch;
-    if (!at(home).ended() && !lingering_.contains(home.serial)) {
-        violate("a second incarnation of stage '" + home.spec.process.name + "' while " +
-                at(home).title() + " is alive");
-    }
-    JobRecords before{};
-    if (const SimJobs* jobs = at(home).jobs()) {
-        before = inherited_jobs(jobs->snapshot(), home.hung, options_.restarts.start_limit);
-    }
-    SimProcess& process = make_process(home.spec, spawn.epoch, before);
-    home.watch = StageWatch{std::chrono::milliseconds{0}};
-    home.hung = false;
-    home.serial = process.serial();
-    home.survivors.clear();
-    core_.tell([&] { return "spawn " + process.title(); });
-    process.load(timing.load(spawn.id, core_.random));
-    if (!home.dies_at_start) return;
-    core_.push(core_.now + *home.dies_at_start, SimEventKind::Die, process.serial());
-    home.dies_at_start.reset();
+bool SimSupervisor::all_up() const {
+    return std::all_of(stages.all().begin(), stages.all().end(), [this](const SimStage& each) {
+        const StageHealth health = recovery_.health_of(each.spec.process.id);
+        return health == StageHealth::Up || health == StageHealth::Disabled;
+    });
 }
 
-void SimWorld::carry_out(const Recovery::Lost& lost) {
-    core_.tell([&] { return "lost " + stage(lost.id).spec.process.name + ": " + lost.why; });
-    to_conductor(SimUnwire{stage(lost.id).spec.process.actors});
+SimProcess* SimSupervisor::current(StageId id) {
+    const StageHealth health = recovery_.health_of(id);
+    return health == StageHealth::Up ? &stages.at(stages.stage(id)) : nullptr;
 }
 
-void SimWorld::carry_out(const Recovery::Unwire& unwire) {
-    const SimUnwire message{stage(unwire.id).spec.process.actors};
-    to_conductor(message);
-    for (const StageId survivor : unwire.survivors) at(stage(survivor)).receive(message);
-}
+// ---- the conductor's actor ----
 
-SimChannels SimWorld::connect(SimProcess& one, SimProcess& other) const {
-    SimChannels channels;
-    const auto hosts = [](const SimProcess& process, StageId actor) {
-        const auto& actors = process.spec().process.actors;
-        return std::find(actors.begin(), actors.end(), actor) != actors.end();
-    };
-    const auto end_of = [](const SimProcess& process) {
-        return SimChannel::End{process.serial(), process.epoch()};
-    };
-    for (const EdgeSpec& edge : edges_) {
-        if (hosts(one, edge.from) && hosts(other, edge.to)) {
-            channels.push_back(std::make_shared<SimChannel>(edge, end_of(one), end_of(other)));
-        } else if (hosts(other, edge.from) && hosts(one, edge.to)) {
-            channels.push_back(std::make_shared<SimChannel>(edge, end_of(other), end_of(one)));
+/// From the conductor's actor to a stage. To one that is lost: dropped.
+void SimSupervisor::post(StageId from, StageId to, const control::Message& message) {
+    const SimStage& home = stages.home_of(to);
+    // As the supervisor: one that is not at work yet expects other words first.
+    if (recovery_.health_of(home.spec.process.id) != StageHealth::Up) return;
+    SimProcess& receiver = stages.at(home);
+    if (const auto* begin = std::get_if<control::Begin>(&message)) {
+        if (const auto before = begins_.deliver({home.serial, to}, *begin)) {
+            core.violate(fmt::format("{} is told to begin attempt {} after attempt {}",
+                                     receiver.self.title(), begin->attempt.value, before->value));
         }
+        core.tell([&] {
+            return fmt::format("Begin request {} attempt {} -> {}", begin->request.value,
+                               begin->attempt.value, receiver.self.title());
+        });
     }
-    return channels;
+    receiver.receive(SimMail{to, from, message});
 }
 
-void SimWorld::carry_out(const Recovery::Join& join) {
-    Stage& home = stage(join.id);
-    SimProcess& newcomer = at(home);
-    const std::vector<StageId>& actors = home.spec.process.actors;
-    SimWire wire{connect(newcomer, conductor()), {}};
-    to_conductor(SimRewire{actors, join.epoch, wire.channels});
-    for (const Stage& other : stages_) {
-        if (other.spec.process.id == join.id) continue;
-        const auto& peers = other.spec.process.actors;
-        if (std::find(join.survivors.begin(), join.survivors.end(), other.spec.process.id) ==
-            join.survivors.end()) {
-            wire.absent.insert(wire.absent.end(), peers.begin(), peers.end());
-            continue;
-        }
-        const SimChannels shared = connect(newcomer, at(other));
-        if (shared.empty()) wire.absent.insert(wire.absent.end(), peers.begin(), peers.end());
-        wire.channels.insert(wire.channels.end(), shared.begin(), shared.end());
-        at(other).receive(SimRewire{actors, join.epoch, shared});
-        if (!shared.empty()) home.survivors.push_back(other.serial);
-    }
-    core_.tell([&] { return "join " + newcomer.title(); });
-    newcomer.receive(std::move(wire));
+void SimSupervisor::excuse_loss(StageId actor) {
+    const ProcessSpec& process = stages.home_of(actor).spec.process;
+    core.tell([&] { return "excused: " + process.name; });
+    recovery_.excuse(process.id);
 }
 
-/// Joined is a promise: the new incarnation and all that live have their channels.
-void SimWorld::check_joined(const Stage& home) {
-    SimProcess& newcomer = at(home);
-    if (!newcomer.ended() && newcomer.life() != SimProcess::Life::Running) {
-        return violate("Joined is said of " + newcomer.title() + ", which has no channels yet");
-    }
-    for (const std::uint32_t serial : home.survivors) {
-        const SimProcess& survivor = process(serial);
-        if (survivor.ended() || !is_current(survivor)) continue;
-        const StageHealth health = recovery_->health_of(survivor.id());
-        if (health != StageHealth::Up && health != StageHealth::Wiring) continue;
-        if (survivor.wired_to(newcomer.serial())) continue;
-        return violate("Joined is said of " + newcomer.title() + " before " + survivor.title() +
-                       " has its channels");
-    }
-}
-
-void SimWorld::carry_out(const Recovery::Joined& joined) {
-    const Stage& home = stage(joined.id);
-    core_.tell([&] { return "joined " + at(home).title(); });
-    check_joined(home);
-    to_conductor(SimJoined{home.spec.process.actors});
-}
-
-void SimWorld::carry_out(const Recovery::Disabled& disabled) {
-    core_.tell([&] { return "disabled: " + disabled.why; });
-}
-
-void SimWorld::carry_out(const Recovery::GiveUp& give_up) {
-    core_.tell([&] { return "gave up: " + give_up.error.what; });
-    if (!gave_up_) gave_up_ = give_up.error;
-}
+// ---- what it learns of processes ----
 
 /// Tells the rules of recovery something about an incarnation. If it is an old one, it must change
 /// nothing.
 template <class News>
-void SimWorld::inform(const SimProcess& about, News news) {
-    const StageId id = about.id();
-    const bool is_news = is_current(about);
-    const StageHealth health = recovery_->health_of(id);
-    const Epoch epoch = recovery_->epoch_of(id);
-    news(*recovery_);
-    if (is_news || (health == recovery_->health_of(id) && epoch == recovery_->epoch_of(id))) return;
-    violate("news of " + about.title() + ", which has been replaced, changed what is thought of " +
-            at(stage(id)).title());
+void SimSupervisor::inform(const SimProcess& about, News news) {
+    const StageId id = about.self.id();
+    const bool is_news = stages.is_current(about);
+    const StageHealth health = recovery_.health_of(id);
+    const Epoch epoch = recovery_.epoch_of(id);
+    news();
+    if (is_news || (health == recovery_.health_of(id) && epoch == recovery_.epoch_of(id))) return;
+    core.violate("news of " + about.self.title() +
+                 ", which has been replaced, changed what is thought of " +
+                 stages.at(stages.stage(id)).self.title());
 }
 
-void SimWorld::suspect(const SimProcess& whom, const std::string& why) {
-    inform(whom, [&](Recovery& recovery) {
-        recovery.suspect(whom.id(), whom.epoch(), whom.title() + why, core_.micros());
+void SimSupervisor::suspect(const SimProcess& whom, const std::string& why) {
+    inform(whom, [&] {
+        const SimIdentity& self = whom.self;
+        recovery_.suspect(self.id(), self.epoch, self.title() + why, core.micros());
     });
 }
 
-void SimWorld::notice_end(const SimProcess& whom) {
-    inform(whom, [&](Recovery& recovery) {
-        recovery.gone(whom.id(), whom.epoch(), whom.exit_report(), core_.micros());
-    });
+void SimSupervisor::ended(SimProcess& process) {
+    devices.end(process.self);
+    if (process.end()->failed_by_itself && !process.faults.lingers())
+        core.violate("a stage failed without a fault: " + process.exit_report());
+    const SimIdentity& self = process.self;
+    // A closed connection may be seen before the end of the process itself.
+    const SimTime seen = core.now + timing.news(core.random);
+    if (core.random.chance(50)) self.push(seen, SimEventKind::Suspicion);
+    self.push(seen + timing.news(core.random), SimEventKind::Gone);
+    // A peer's word on its broken channel may come when it has been replaced already.
+    if (!core.random.chance(30)) return;
+    self.push(core.now + timing.load(self.id(), core.random), SimEventKind::Suspicion);
+}
+
+/// As the supervisor's look at a telemetry block.
+void SimSupervisor::look_for_hang(SimProcess& who) {
+    if (who.ended() || !stages.is_current(who)) return;
+    const TelemetrySnapshot& shown = who.telemetry.block;
+    if (shown.activity != Activity::Computing || core.now < shown.deadline) return;
+    SimStage& home = stages.stage(who.self.id());
+    if (const auto complaint = home.watch.complaint(shown, core.now)) {
+        home.hung = true;
+        return suspect(who, " " + *complaint);
+    }
+    who.self.push(core.now + kLook, SimEventKind::Overdue);
 }
 
 /// A report has reached the conductor's process.
-void SimWorld::take_report(SimProcess& from) {
-    SimReport report = from.take_report();
-    const Micros now = core_.micros();
-    inform(from, [&](Recovery& recovery) {
+void SimSupervisor::take_report(SimProcess& from) {
+    SimReport report = from.connection.take_report();
+    const SimIdentity& self = from.self;
+    const Micros now = core.micros();
+    inform(from, [&] {
         if (std::holds_alternative<SimHello>(report)) {
-            recovery.greeted(from.id(), from.epoch(), now);
+            recovery_.greeted(self.id(), self.epoch, now);
         } else if (std::holds_alternative<SimReady>(report)) {
-            recovery.ready(from.id(), from.epoch(), now);
+            recovery_.ready(self.id(), self.epoch, now);
         } else if (const auto* rewired = std::get_if<SimRewired>(&report)) {
-            recovery.rewired(from.id(), rewired->peer, rewired->epoch, now);
+            recovery_.rewired(self.id(), rewired->peer, rewired->epoch, now);
         } else if (const auto* failed = std::get_if<SimFailed>(&report)) {
-            recovery.suspect(from.id(), from.epoch(), failed->error.what, now);
+            recovery_.suspect(self.id(), self.epoch, failed->error.what, now);
         }
     });
-    if (!is_current(from)) return;
+    if (!stages.is_current(from)) return;
     if (const auto* fault = std::get_if<SimEdgeFault>(&report)) return report_fault(*fault);
     auto* mail = std::get_if<SimMail>(&report);
     if (mail == nullptr) return;
-    if (const auto* wanted = std::get_if<control::BeginWanted>(&mail->message)) {
-        asked_.insert({from.serial(), mail->from, wanted->request});
-    }
-    to_conductor(std::move(*mail));
+    if (const auto* wanted = std::get_if<control::BeginWanted>(&mail->message))
+        begins_.asked({self.serial, mail->from}, wanted->request);
+    stages.conductor().receive(std::move(*mail));
 }
 
 /// No fault of a scenario changes a message: what is reported is a bug.
-void SimWorld::report_fault(const SimEdgeFault& fault) {
-    violate(fmt::format("a message that no stage may send: {}", fault.error.what));
-    recovery_->suspect(home_of(fault.peer).spec.process.id, fault.epoch, fault.error.what,
-                       core_.micros());
+void SimSupervisor::report_fault(const SimEdgeFault& fault) {
+    core.violate(fmt::format("a message that no stage may send: {}", fault.error.what));
+    recovery_.suspect(stages.home_of(fault.peer).spec.process.id, fault.epoch, fault.error.what,
+                      core.micros());
 }
 
 }  // namespace paceline

@@ -86,7 +86,7 @@ struct Pipeline {
         crash(id, world.now() + kMilli / 5);
     }
     void crash(StageId id, SimTime at) {
-        world.add_faults({SimFault{.at = at, .kind = SimFaultKind::Crash, .process = id}});
+        world.faults().add({SimFault{.at = at, .kind = SimFaultKind::Crash, .process = id}});
     }
     /// The request of a seed, with all of its tokens checked.
     Ending& ask(std::uint64_t seed, bool poison = false) {
@@ -193,10 +193,11 @@ TEST_CASE("a client that asks a poison request again and again does not end the 
 /// It dies as soon as it is at work, each time.
 void die_at_once(Pipeline& pipeline, StageId id) {
     pipeline.world.call_at(pipeline.world.now() + kMilli, [&pipeline, id] {
-        if (pipeline.world.health_of(id) == StageHealth::Up) {
+        if (pipeline.world.supervisor().health_of(id) == StageHealth::Up) {
             pipeline.crash(id, pipeline.world.now());
         }
-        if (pipeline.world.health_of(id) != StageHealth::Disabled) die_at_once(pipeline, id);
+        if (pipeline.world.supervisor().health_of(id) != StageHealth::Disabled)
+            die_at_once(pipeline, id);
     });
 }
 
@@ -219,7 +220,7 @@ TEST_CASE("a draft that loads slowly and dies at once is left out") {
         Pipeline pipeline{timing, 1, ToyDraft::Lookup};
         die_at_once(pipeline, toy_segment(3));
         CHECK_FALSE(pipeline.world.run([] { return false; }, 3'600 * kSecond));
-        CHECK(pipeline.world.health_of(toy_segment(3)) == StageHealth::Disabled);
+        CHECK(pipeline.world.supervisor().health_of(toy_segment(3)) == StageHealth::Disabled);
         CHECK_FALSE(pipeline.world.gave_up());
     }
 }
@@ -261,7 +262,7 @@ TEST_CASE("an hour of standing still while a stage loads costs neither that stag
         CHECK_MESSAGE(
             pipeline.endings[0]->status.ok(),
             (pipeline.endings[0]->status.ok() ? "" : pipeline.endings[0]->status.error().what));
-        CHECK(pipeline.world.incarnations().size() == 1 + 2 + 1);
+        CHECK(pipeline.world.stages().incarnations().size() == 1 + 2 + 1);
         // What had loaded for two seconds by then loads for the rest of its time.
         CHECK(pipeline.world.now() > (3'600 + seconds) * kSecond);
     }
@@ -273,7 +274,7 @@ TEST_CASE("a stage that works for ten minutes between two deaths is restarted fo
     for (int i = 1; i <= 100; ++i) pipeline.crash(toy_segment(2), 700 * i * kSecond);
     CHECK_FALSE(pipeline.world.run([] { return false; }, 71'000 * kSecond));
     CHECK_FALSE(pipeline.world.gave_up());
-    CHECK(pipeline.world.all_up());
+    CHECK(pipeline.world.supervisor().all_up());
 }
 
 }  // namespace

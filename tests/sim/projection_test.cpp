@@ -185,11 +185,12 @@ Projection project(const Pipeline& pipeline,
     if (proposed > 0) {
         projection.acceptance = static_cast<double>(accepted) / static_cast<double>(proposed);
     }
-    for (const auto& process : world.incarnations()) {
-        projection.busy[process->id()] = static_cast<double>(process->busy().count()) / 1e9 / took;
-        if (process->id() != kFirst) continue;
-        projection.events = process->events();
-        projection.busy_first = process->busy();
+    for (const auto& process : world.stages().incarnations()) {
+        projection.busy[process->self.id()] =
+            static_cast<double>(process->telemetry.busy.count()) / 1e9 / took;
+        if (process->self.id() != kFirst) continue;
+        projection.events = process->telemetry.trace;
+        projection.busy_first = process->telemetry.busy;
     }
     return projection;
 }

@@ -12,7 +12,7 @@
 #include "actors/decoding/growth_rule.hpp"
 #include "actors/draft/draft_source.hpp"
 #include "actors/segment/batch_scheduler.hpp"
-#include "runtime/simulation/sim_process.hpp"
+#include "runtime/simulation/sim_spec.hpp"
 #include "tests/sim/sim_scenario.hpp"
 
 namespace paceline::testing {

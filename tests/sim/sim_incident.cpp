@@ -108,8 +108,7 @@ void add_suspensions(SimRandom& random, SimScenario& scenario) {
     const auto segments = static_cast<std::uint64_t>(scenario.plan.segments);
     const StageId segment = toy_segment(static_cast<int>(1 + random.below(segments)));
     for (const SimProcessSpec& spec : scenario.processes) {
-        const std::vector<StageId>& actors = spec.process.actors;
-        if (std::find(actors.begin(), actors.end(), segment) == actors.end()) continue;
+        if (!spec.hosts(segment)) continue;
         scenario.faults = {{.at = std::max(first.at - random.uniform(SimTime{0}, kSecond), kMilli),
                             .kind = SimFaultKind::Crash,
                             .process = spec.process.id}};

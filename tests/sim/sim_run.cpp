@@ -7,6 +7,7 @@
 #include "actors/conductor/conductor_actor.hpp"
 #include "actors/protocol/counters.hpp"
 #include "model/kv_layout.hpp"
+#include "runtime/simulation/sim_world.hpp"
 #include "tests/sim/alloc_faults.hpp"
 #include "tests/sim/sim_scenario.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
@@ -239,7 +240,7 @@ public:
 
     SimOutcome go() {
         world_.start(conductor_);
-        world_.add_faults(scenario_.faults);
+        world_.faults().add(scenario_.faults);
         outcome_.faults = scenario_.faults.size();
         for (const SimClient& script : scenario_.clients) {
             const bool is_poison = scenario_.poison_kills &&
@@ -261,7 +262,7 @@ public:
             world_.violate("a request has neither finished nor failed " +
                            std::to_string(kLivenessLimit.count() / 1'000'000'000) +
                            " s after the last fault; " +
-                           world_.leaked_tensors().value_or("no tensor slot is missing"));
+                           world_.stages().leaked_tensors().value_or("no tensor slot is missing"));
         } else if (world_.gave_up() && !errors_may_come()) {
             world_.violate("gave up without a fault: " + world_.gave_up()->what);
         }
@@ -322,9 +323,8 @@ private:
 
     void crash_home_of(StageId actor) {
         for (const SimProcessSpec& spec : scenario_.processes) {
-            const std::vector<StageId>& actors = spec.process.actors;
-            if (std::find(actors.begin(), actors.end(), actor) == actors.end()) continue;
-            world_.add_faults(
+            if (!spec.hosts(actor)) continue;
+            world_.faults().add(
                 {{.at = world_.now(), .kind = SimFaultKind::Crash, .process = spec.process.id}});
             ++outcome_.faults;
         }
@@ -334,11 +334,11 @@ private:
         if (world_.violation()) return;
         const std::size_t most = 1 + scenario_.processes.size() + scenario_.faults.size();
         const bool countable = scenario_.incident == SimIncident::Suspension || !losses_may_come();
-        if (countable && world_.incarnations().size() > most) {
+        if (countable && world_.stages().incarnations().size() > most) {
             return world_.violate("a stage was replaced, although nothing was wrong with it");
         }
         if (scenario_.poison_kills && scenario_.poison_kills == lone_draft()) {
-            if (world_.health_of(*lone_draft()) == StageHealth::Disabled)
+            if (world_.supervisor().health_of(*lone_draft()) == StageHealth::Disabled)
                 world_.violate("a request has worn out the draft");
         } else if (scenario_.poison_kills) {
             const Client& client = *clients_[kPoisonClient];
@@ -349,8 +349,8 @@ private:
         }
         if (!scenario_.crash_loop) return;
         const auto lives = std::count_if(
-            world_.incarnations().begin(), world_.incarnations().end(),
-            [this](const auto& process) { return process->id() == *scenario_.crash_loop; });
+            world_.stages().incarnations().begin(), world_.stages().incarnations().end(),
+            [this](const auto& process) { return process->self.id() == *scenario_.crash_loop; });
         if (lives <= kCrashLoopMost) return;
         world_.violate("a process that always dies was started " + std::to_string(lives) +
                        " times");
@@ -361,27 +361,24 @@ private:
     void check_held_pages() {
         const StageId first = toy_segment(1);
         for (const SimProcessSpec& spec : scenario_.processes) {
-            const auto& actors = spec.process.actors;
-            if (std::find(actors.begin(), actors.end(), first) == actors.end()) continue;
-            SimProcess* process = world_.current(spec.process.id);
+            if (!spec.hosts(first)) continue;
+            SimProcess* process = world_.supervisor().current(spec.process.id);
             const std::uint64_t pages =
-                process == nullptr ? 0
-                                   : process->gauges()[static_cast<std::size_t>(gauges::kKvPages)];
+                process == nullptr ? 0 : process->telemetry.block.gauge(gauges::kKvPages);
             const std::int32_t scratch = scenario_.plan.kv_slots - scenario_.text_slots;
             if (pages > static_cast<std::uint64_t>(pages_for(scratch)))
-                world_.violate(process->title() + " holds " + std::to_string(pages) +
+                world_.violate(process->self.title() + " holds " + std::to_string(pages) +
                                " pages of its cache, and no request is open");
         }
     }
 
     void check_held_requests() {
         for (const SimProcessSpec& spec : scenario_.processes) {
-            SimProcess* process = world_.current(spec.process.id);
+            SimProcess* process = world_.supervisor().current(spec.process.id);
             if (process == nullptr) continue;
-            const std::uint64_t held =
-                process->gauges()[static_cast<std::size_t>(gauges::kRequests)];
+            const std::uint64_t held = process->telemetry.block.gauge(gauges::kRequests);
             if (held == 0) continue;
-            world_.violate(process->title() + " holds " + std::to_string(held) +
+            world_.violate(process->self.title() + " holds " + std::to_string(held) +
                            " requests, and none is open");
         }
     }
@@ -396,9 +393,10 @@ private:
         (void)world_.run([] { return false; }, begins + kQuietLimit);
         if (world_.violation() || world_.gave_up()) return;
         if (scenario_.crash_loop) return;  // it may be down at any time
-        if (!world_.all_up()) return world_.violate("a stage has not come back");
-        if (const auto channel = world_.forgotten_channels()) return world_.violate(*channel);
-        if (const auto leak = world_.leaked_tensors()) world_.violate(*leak);
+        if (!world_.supervisor().all_up()) return world_.violate("a stage has not come back");
+        if (const auto channel = world_.stages().forgotten_channels())
+            return world_.violate(*channel);
+        if (const auto leak = world_.stages().leaked_tensors()) world_.violate(*leak);
         if (conductor_.open_requests() != 0) world_.violate("a request is open for ever");
         if (kinds_.held_requests) check_held_requests();
         check_held_pages();
@@ -409,7 +407,7 @@ private:
         outcome_.hash = world_.hash();
         outcome_.events = world_.events();
         outcome_.fenced = conductor_.fenced();
-        outcome_.restarts = world_.incarnations().size() - 1 - scenario_.processes.size();
+        outcome_.restarts = world_.stages().incarnations().size() - 1 - scenario_.processes.size();
         outcome_.features = *scenario_.features;
         outcome_.gave_up = world_.gave_up().has_value();
         return outcome_;
