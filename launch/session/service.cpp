@@ -94,8 +94,7 @@ void Service::cancel(AnswerId id) {
     constexpr FinishReason kFinish = FinishReason::Interrupted;
     order->stream->end({}, {.finish = kFinish}, {});
     places_.leave();
-    if (order->order.counted)
-        slot_.post([this] { figures_.count({.finish = kFinish}, {}); });
+    if (order->order.counted) slot_.post([this] { figures_.count({.finish = kFinish}, {}); });
 }
 
 void Service::drain(std::chrono::milliseconds limit) {
