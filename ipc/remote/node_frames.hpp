@@ -14,7 +14,7 @@
 //       | <--- LinkBytes --------------------> |  how the two ends of a link between devices agree
 //       | <--- BoardLine --------------------> |  cancelled attempts, committed tokens
 //       | ---- Counters, TelemetryPart ------> |  every 200 ms; traces, at the end
-//       | <--- Kill, Shutdown ---------------- |
+//       | <--- Kill, Shutdown, BulkMark ------ |
 //
 //   0       4         6      8     12      16           24    32
 //   +-------+---------+------+-----+-------+------------+-----+------+
@@ -24,19 +24,19 @@
 // Little-endian on every machine. `epoch` is the node epoch under which it was sent; the receiver
 // of an older one drops the frame (runtime/cluster does). `build` is the hash of the build's name;
 // only a Hello may have another one, so that its refusal can tell both names.
-// Two connections join each pair (Channel): Bulk takes long messages (Begin, traces), so that none
+// Two connections join each pair (Channel): Bulk takes long messages (long Begins, traces), so none
 // of them delays a token; a kind or a length that the connection does not allow is refused.
 //
 // Bodies are cereal's portable archives with bounded containers, as in control.hpp. EdgeFrame,
 // TensorPart, LinkBytes and TelemetryPart end with their bytes, which are borrowed: a decoded frame
 // refers to the received bytes and is valid during its callback. Memory is taken as bytes arrive,
-// not as they are promised, and never more than the longest frame of the connection.
-// Plain values and one reader; one thread each.
+// not as they are promised, and never more than the longest frame of the connection
+// (frame_reader.hpp).
+// Plain values; any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <variant>
@@ -62,8 +62,9 @@ inline constexpr std::uint32_t kModelsMax = 256;          // below an agent's --
 inline constexpr std::uint32_t kCoresMax = 1024;          // that a stage is pinned to
 inline constexpr std::uint32_t kStagesMax = 72;           // of one machine
 inline constexpr std::uint32_t kMemoriesMax = 800;        // made by one frame: kControlFilesMax
-inline constexpr std::uint32_t kCountersMax = 256;        // of one stage, and its gauges
+inline constexpr std::uint32_t kBlockBytesMax = 1024;     // of a telemetry block without its trace
 inline constexpr std::uint32_t kPartBytesMax = 1U << 18;  // of a tensor or a telemetry block
+inline constexpr std::uint32_t kMainBeginBytesMax = 64U << 10;  // of a Begin on Main
 inline constexpr std::uint32_t kLinkBytesMax = 16 * 1024;
 static_assert(kMemoriesMax == kControlFilesMax);
 
@@ -99,6 +100,7 @@ enum class Kind : std::uint16_t {
     TelemetryPart = 17,
     Kill = 18,
     Shutdown = 19,
+    BulkMark = 20,
 };
 
 /// One incarnation of a stage process.
@@ -214,7 +216,7 @@ struct DropMemory {
     std::vector<std::uint64_t> ids;
 };
 
-/// Either way: a control message. Begin travels on Bulk alone.
+/// Either way: a control message. A Begin longer than kMainBeginBytesMax on Bulk.
 struct StageControl {
     StageKey who;  // the stage that it is to or from
     Envelope envelope;
@@ -270,12 +272,7 @@ struct BoardLine {
 
 struct StageCounters {
     StageKey who;
-    std::uint32_t activity = 0;
-    std::uint32_t job = 0;
-    std::uint64_t progress = 0;
-    std::uint64_t since_ago_ns = 0;  // for how long it has had this activity
-    std::vector<std::uint64_t> counters;
-    std::vector<std::uint64_t> gauges;
+    std::vector<std::byte> block;  // its telemetry block without the trace, as it lies in memory
 };
 /// agent -> conductor.
 struct Counters {
@@ -298,6 +295,12 @@ struct Kill {
 struct Shutdown {
     std::string reason;
 };
+/// conductor -> agent, on Main: what follows for this stage comes after so many Begins that went to
+/// it on Bulk since the connection began.
+struct BulkMark {
+    StageKey who;
+    std::uint64_t begins = 0;
+};
 
 using Frame = std::variant<Hello,
                            Refused,
@@ -317,7 +320,8 @@ using Frame = std::variant<Hello,
                            Counters,
                            TelemetryPart,
                            Kill,
-                           Shutdown>;
+                           Shutdown,
+                           BulkMark>;
 
 [[nodiscard]] Kind kind_of(const Frame& frame);
 [[nodiscard]] const char* name_of(Kind kind);
@@ -331,35 +335,9 @@ void append_frame(std::vector<std::byte>& out,
                   const Build& build,
                   Channel channel);
 
-/// Takes received bytes apart, in pieces of any size.
-class FrameReader {
-public:
-    /// `node_epoch` is the sender's. An error of the callback ends the reader like one of its own.
-    using OnFrame = std::function<Status(const Frame& frame, Epoch node_epoch)>;
-
-    FrameReader(Build own, Channel channel) : own_{std::move(own)}, channel_{channel} {}
-
-    /// Calls `on_frame` for each frame that is complete. Errc::Protocol names kind and field, of
-    /// the first frame too if it is not a Hello; it stays: every later call returns it again.
-    [[nodiscard]] Status take(std::span<const std::byte> bytes, const OnFrame& on_frame);
-    /// Bytes of an incomplete frame that wait for the rest.
-    [[nodiscard]] std::size_t waiting() const { return pending_.size(); }
-    /// Whether a Hello has come.
-    [[nodiscard]] bool greeted() const { return greeted_; }
-
-private:
-    struct Header;
-    [[nodiscard]] Result<Header> read_header(std::span<const std::byte> bytes) const;
-    [[nodiscard]] Status take_frame(const Header& header,
-                                    std::span<const std::byte> body,
-                                    const OnFrame& on_frame);
-    [[nodiscard]] Status take_pending(std::span<const std::byte>& bytes, const OnFrame& on_frame);
-
-    Build own_;
-    Channel channel_;
-    std::vector<std::byte> pending_;
-    bool greeted_ = false;
-    Status fault_;
-};
+/// The body of a frame of `kind`. Errc::Protocol names the kind and the field that is wrong.
+[[nodiscard]] Result<Frame> decode_body(std::uint16_t kind,
+                                        std::span<const std::byte> body,
+                                        Channel channel);
 
 }  // namespace paceline::remote

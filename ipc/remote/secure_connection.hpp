@@ -8,7 +8,8 @@
 // (EC)DHE exchange, which keeps earlier traffic secret if the key is lost later. No certificates,
 // no tickets, no resumption, no early data, no older version. A connection that is not TLS, has
 // another key, says nothing for `greet_limit`, or whose first frame is not a Hello of this build is
-// closed, with one line for the log; nothing else happens.
+// closed, with one line for the log; nothing else happens. A peer that has the key is told the
+// reason by a Refused.
 //
 // Sends never wait. They are queued and bounded by bytes; normal frames meet Full while
 // `reserve_bytes` are left, urgent ones when there is nothing left. Frames of one lane stay in
@@ -27,29 +28,20 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
 #include "ipc/base/result.hpp"
 #include "ipc/remote/node_frames.hpp"
 #include "ipc/remote/node_key.hpp"
+#include "ipc/remote/node_place.hpp"
 
 namespace paceline::remote {
-
-/// Where to listen or connect to.
-struct NodePlace {
-    std::string host;  // an address, the name of an interface (to listen) or of a host
-    std::uint16_t port = 0;
-    /// "10.0.0.1:47600", "eth1:47600", "[fd00::1]:47600", "node-a:47600". Errc::BadArgument.
-    [[nodiscard]] static Result<NodePlace> parse(std::string_view text);
-    [[nodiscard]] std::string text() const;
-};
 
 struct ConnectionOptions {
     Channel channel = Channel::Main;
     Build build = this_build();
-    std::size_t queue_bytes = 8U << 20;    // of frames that wait to be sent, at least the longest
+    std::size_t queue_bytes = 8U << 20;    // of frames that wait to be sent; one may go beyond
     std::size_t reserve_bytes = 1U << 20;  // of these, for urgent frames
     std::chrono::milliseconds greet_limit{5'000};   // TLS, and then the peer's Hello
     std::chrono::milliseconds stall_limit{15'000};  // 0: no limit
@@ -59,7 +51,8 @@ struct ConnectionEvents {
     /// A frame and the node epoch under which it was sent; valid during the call. An error closes
     /// the connection with it.
     std::function<Status(const Frame& frame, Epoch node_epoch)> on_frame;
-    /// The connection is over: PeerGone (closed or given up), Protocol, or the reason of close().
+    /// The connection is over: Errc::PeerGone (closed or given up), Errc::Protocol (refused by
+    /// either end), or Errc::Cancelled with the reason of close().
     std::function<void(const Error& error)> on_end;
     /// There is room again after a Full. May be empty.
     std::function<void()> on_room;
@@ -88,6 +81,9 @@ public:
     virtual void close(const std::string& reason, std::chrono::milliseconds grace) = 0;
 
     [[nodiscard]] virtual std::size_t queued_bytes() const = 0;
+    /// Of the socket: for a thread that waits until the io_context has something to do; -1 when it
+    /// is closed. Nothing else may be done with it.
+    [[nodiscard]] virtual int descriptor() const = 0;
     /// "10.0.0.2:51022".
     [[nodiscard]] virtual std::string peer() const = 0;
     [[nodiscard]] virtual std::string peer_host() const = 0;
