@@ -63,6 +63,7 @@ private:
     asio::steady_timer timer_;
     std::optional<Tcp::socket> socket_;
     std::shared_ptr<ConnectionCore> core_;
+    std::string last_ = "the name has no address in time";  // why the last attempt failed
 };
 
 void Attempts::begin() {
@@ -75,7 +76,7 @@ void Attempts::begin() {
     }
     timer_.expires_at(deadline_);
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& problem) {
-        if (!problem) self->finish(self->failed(Errc::PeerGone, "the name has no address in time"));
+        if (!problem) self->finish(self->failed(Errc::PeerGone, self->last_));
     });
     resolver_.async_resolve(place_.host, std::to_string(place_.port),
                             [self = shared_from_this()](const boost::system::error_code& problem,
@@ -127,6 +128,7 @@ void Attempts::prove() {
 
 void Attempts::try_again(const std::string& why) {
     socket_.reset();
+    last_ = why;
     if (Clock::now() + kRetryPause >= deadline_) return finish(failed(Errc::PeerGone, why));
     timer_.expires_after(kRetryPause);
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& problem) {

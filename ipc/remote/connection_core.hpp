@@ -1,10 +1,10 @@
 // ConnectionCore: the state of one SecureConnection (secure_connection.hpp), and its handshake.
 //
-//   [Handshake] --the key is proved--> [Proved] --start()--> [Open] --close(), a fault--> [Closing]
-//        |                                |                    |                              |
-//        +-- failed: done(error) ---------+---- peer gone -----+---------- flushed -----------+
-//                                                              v                              v
-//                                                           [Ended] <--grace, end of file-- [Lingering]
+//   [Handshake] --the key is proved--> [Proved] --start()--> [Open] --close(), fault--> [Closing]
+//        |                                |                    |                           |
+//        +-- failed: done(error) ---------+---- peer gone -----+--------- flushed ---------+
+//                                                              v                           v
+//                                               [Ended] <--grace, end of file-- [Lingering]
 //
 // Closing sends what is queued; Lingering has told the peer that no more comes, and waits for its
 // end of file, so that what was sent last is not lost by a reset. Handlers of the io_context hold a

@@ -88,6 +88,7 @@ Status FrameReader::take_frame(const Header& header,
                         theirs, own_.name));
     }
     if (!frame.ok()) return frame.error();
+    if (hello != nullptr && by_hello_ && !greeted_) channel_ = hello->channel;
     if (hello != nullptr && hello->channel != channel_) {
         return wrong("field 'channel' of a frame 'hello' is that of the other connection");
     }

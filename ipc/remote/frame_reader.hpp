@@ -24,6 +24,8 @@ public:
     using OnFrame = std::function<Status(const Frame& frame, Epoch node_epoch)>;
 
     FrameReader(Build own, Channel channel) : own_{std::move(own)}, channel_{channel} {}
+    /// Of a connection that was accepted: the first Hello says which of the two it is.
+    explicit FrameReader(Build own) : own_{std::move(own)}, by_hello_{true} {}
 
     /// Calls `on_frame` for each frame that is complete. Errc::Protocol names the kind and the
     /// field that is wrong; every later call returns the same.
@@ -43,7 +45,8 @@ private:
     [[nodiscard]] Status take_pending(std::span<const std::byte>& bytes, const OnFrame& on_frame);
 
     Build own_;
-    Channel channel_;
+    Channel channel_ = Channel::Main;
+    bool by_hello_ = false;
     std::vector<std::byte> pending_;
     bool greeted_ = false;
     Status fault_;

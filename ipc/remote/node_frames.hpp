@@ -1,20 +1,20 @@
 // Frames between the conductor's machine and the agents of other machines (runtime/cluster).
 //
-//     agent                                  conductor
-//       | ---- Hello ------------------------> |  build, node, devices, models
-//       | <--- Hello ------------------------- |  the same of the conductor; or Refused, and the end
-//       | ---- LeaseAsk ---------------------> |  every 0.5 s
-//       | <--- LeaseGrant -------------------- |  with the node's epoch
-//       | <--- StartStage -------------------- |  one incarnation of one process
-//       | ---- StageReport ------------------> |  ended, silent, hung, stopped, a line of its log
-//       | <--- MakeMemory, DropMemory -------- |  rings, pools, doorbells: never descriptors
-//       | <--- StageControl -----------------> |  a control message to or from a stage (control.hpp)
-//       | <--- EdgeFrame, TensorPart --------> |  one frame of a ring; the tensor that it announces
-//       | <--- EdgeRoom, TensorFree ---------> |  frames taken from the ring; a slot is free again
-//       | <--- LinkBytes --------------------> |  how the two ends of a link between devices agree
-//       | <--- BoardLine --------------------> |  cancelled attempts, committed tokens
-//       | ---- Counters, TelemetryPart ------> |  every 200 ms; traces, at the end
-//       | <--- Kill, Shutdown, BulkMark ------ |
+//     agent                                conductor
+//       | ---- Hello ----------------------> |  build, node, devices, models
+//       | <--- Hello ----------------------- |  of the conductor; or Refused, and the end
+//       | ---- LeaseAsk -------------------> |  every 0.5 s
+//       | <--- LeaseGrant ------------------ |  with the node's epoch
+//       | <--- StartStage ------------------ |  one incarnation of one process
+//       | ---- StageReport ----------------> |  ended, silent, hung, stopped, a line of its log
+//       | <--- MakeMemory, DropMemory ------ |  rings, pools, doorbells: never descriptors
+//       | <--- StageControl ---------------> |  a control message to or from a stage
+//       | <--- EdgeFrame, TensorPart ------> |  a ring's frame; the tensor that it announces
+//       | <--- EdgeRoom, TensorFree -------> |  frames taken from the ring; a slot is free
+//       | <--- LinkBytes ------------------> |  how the ends of a link between devices agree
+//       | <--- BoardLine ------------------> |  cancelled attempts, committed tokens
+//       | ---- Counters, TelemetryPart ----> |  several times a second; traces, at the end
+//       | <--- Kill, Shutdown, BulkMark ---- |
 //
 //   0       4         6      8     12      16           24    32
 //   +-------+---------+------+-----+-------+------------+-----+------+

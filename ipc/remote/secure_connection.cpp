@@ -24,6 +24,12 @@ constexpr std::size_t kTurnBytes = 1U << 20;       // then other handlers get th
 constexpr std::size_t kWriteBytes = 64 * 1024;     // small frames that go out together
 constexpr int kUnsentBytes = 128 * 1024;           // that the kernel keeps; the rest is ours
 constexpr std::chrono::milliseconds kRefusalGrace{500};
+/// What was lost is sent again at least so often, so that a link that was cut for some seconds is
+/// used again before a lease ends. TCP waits twice as long each time: 6 s after a cut of 4 s.
+constexpr int kResendMillis = 1'000;
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44  // since Linux 6.15
+#endif
 constexpr std::size_t kBytesPerRoom = 2;  // on_room comes when half of the queue is free
 
 void set_option(int descriptor, int level, int name, int value) {
@@ -42,7 +48,8 @@ ConnectionCore::ConnectionCore(Socket socket,
       limit_{socket_.get_executor()},
       stall_{socket_.get_executor()},
       events_{std::make_shared<ConnectionEvents>()},
-      reader_{options_.build, options_.channel} {
+      reader_{options_.channel_by_hello ? FrameReader{options_.build}
+                                        : FrameReader{options_.build, options_.channel}} {
     PACE_CHECK(options_.reserve_bytes < options_.queue_bytes, "no room for a normal frame");
     boost::system::error_code problem;
     socket_.non_blocking(true, problem);
@@ -53,6 +60,8 @@ ConnectionCore::ConnectionCore(Socket socket,
     (void)::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+    set_option(descriptor, IPPROTO_TCP, TCP_RTO_MAX_MS, kResendMillis);
+    set_option(descriptor, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);  // the same for older ones
     set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 0);
 }
 
@@ -127,6 +136,8 @@ void ConnectionCore::start(ConnectionEvents events) {
 
 Status ConnectionCore::on_frame(const Frame& frame, Epoch node_epoch) {
     if (state_ != State::Open) return Error{Errc::Cancelled, "closed by a callback"};
+    const auto* hello = std::get_if<Hello>(&frame);
+    if (hello != nullptr && options_.channel_by_hello) options_.channel = hello->channel;
     const std::shared_ptr<ConnectionEvents> events = events_;
     const Status status = events->on_frame(frame, node_epoch);
     if (!status.ok()) return status;

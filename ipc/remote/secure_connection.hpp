@@ -40,6 +40,7 @@ namespace paceline::remote {
 
 struct ConnectionOptions {
     Channel channel = Channel::Main;
+    bool channel_by_hello = false;  // of accepted connections: the peer's Hello says it
     Build build = this_build();
     std::size_t queue_bytes = 8U << 20;    // of frames that wait to be sent; one may go beyond
     std::size_t reserve_bytes = 1U << 20;  // of these, for urgent frames
