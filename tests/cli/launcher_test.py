@@ -176,6 +176,17 @@ class Plans(CliTest):
                         for row in table.drafts():
                             self.assertEqual(len(table.on(row["gpu"])), 1, "a GPU of its own")
 
+    def test_stages_of_several_machines_show_machine_and_gpu_and_travel_by_the_network(self):
+        for machine, names in (("2x4-a100-100gbe.toml", "ab"), ("4x4-a100-100gbe.toml", "abcd")):
+            with self.subTest(machine=machine):
+                table = self.plan("fold", "llama-70b", "llama-8b", machine)
+                nodes = [row["gpu"].split("/")[0] for row in table.segments()]
+                self.assertEqual(nodes, sorted(nodes), "segments in the order of the machines")
+                self.assertLessEqual({gpu.split("/")[0] for gpu in table.gpus()}, set(names))
+                below = "\n".join(table.below)
+                if len(set(nodes)) > 1:
+                    self.assertIn("(link network, 12.5 GB/s, 25 us), host: on two machines", below)
+
     def test_gpus_are_chosen_and_devices_that_the_file_names_win(self):
         table = self.plan("fold", "llama-8b", "llama-1b", "4-a100.toml", "--gpus", "1,3")
         self.assertEqual(table.gpus(), {"cuda:1", "cuda:3"})
