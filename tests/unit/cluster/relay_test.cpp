@@ -173,6 +173,10 @@ struct World {
         held.push_back(slot);
     }
 
+    void release_all() {
+        for (; !held.empty(); held.pop_front()) read.release(held.front());
+    }
+
     void step() {
         switch (random.below(6)) {
             case 0:
@@ -225,12 +229,10 @@ void run(std::uint64_t seed, std::size_t tensor_bytes, int steps) {
         while (!world.there.empty()) world.there.deliver(world.in);
         while (!world.back.empty()) world.back.deliver(world.out);
         world.consume();
-        while (!world.held.empty()) {
-            world.read.release(world.held.front());
-            world.held.pop_front();
-        }
+        world.release_all();
     }
     REQUIRE(world.received == world.next);
+    world.release_all();
     for (int i = 0; i < 4; ++i) {
         world.in.pump();
         while (!world.back.empty()) world.back.deliver(world.out);
