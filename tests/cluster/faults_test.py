@@ -64,7 +64,7 @@ class Faults(ClusterCase):
     def test_an_agent_is_killed_and_another_one_comes_on_its_machine(self):
         def kill(job):
             self.kill_agent(job)
-            job.processes.pop(1)  # its code is not that of success
+            job.forget(1)
             self.agent("b")
         self.in_mid_answer(segments("", "b", device=self.device), kill)
 
@@ -73,13 +73,13 @@ class Faults(ClusterCase):
             spare = self.agent("c")
             self.assertTrue(spare.processes)
             self.kill_agent(job)
-            job.processes.pop(1)
+            job.forget(1)
         self.in_mid_answer(segments("", "b", device=self.device), kill)
 
     def test_the_agent_of_a_draft_is_killed_and_decoding_goes_on_without_it(self):
         def kill(job):
             self.kill_agent(job)
-            job.processes.pop(1)
+            job.forget(1)
         self.in_mid_answer(draft_away(device=self.device), kill)
 
     def test_an_agent_is_killed_and_none_comes(self):
@@ -121,8 +121,13 @@ class Faults(ClusterCase):
     def test_a_link_is_cut_for_half_a_minute(self):
         self.in_mid_answer(segments("", "b", device=self.device), self.cut_for(30))
 
-    def test_the_link_of_a_draft_is_cut_for_half_a_minute(self):
-        self.in_mid_answer(draft_away(device=self.device), self.cut_for(30))
+    def test_the_link_of_a_draft_is_cut_and_decoding_goes_on_without_it(self):
+        def cut(job):
+            self.network.cut("b")
+            until(lambda: job.code is not None, 60, "the run waits for a draft that is away")
+            self.network.heal("b")
+            job.processes[1].terminate()  # it looks for the conductor for a minute
+        self.in_mid_answer(draft_away(device=self.device), cut)
 
     def test_a_link_is_cut_until_the_lease_has_ended(self):
         def cut(job):
@@ -164,7 +169,7 @@ class Faults(ClusterCase):
         def kill(job):
             self.network.kill_all("b")
             self.still_running(job)
-            job.processes.pop(1)
+            job.forget(1)
             self.agent("b")
         self.in_mid_answer(segments("", "b", device=self.device), kill)
 

@@ -24,8 +24,11 @@ MEET_PORT = 47600
 class Job:
     """Processes that were started together, and what they say."""
 
-    def __init__(self, processes: list[subprocess.Popen]) -> None:
-        self.processes = processes
+    def __init__(self, processes: list[subprocess.Popen], pty: bool = False) -> None:
+        """`pty`: what they write passes a terminal, whose ends of lines are made plain again."""
+        self.processes = list(processes)
+        self.started = list(processes)
+        self.pty = pty
         self.parts = {id(process): {"out": b"", "err": b""} for process in processes}
         self.changed = threading.Condition()
         self.readers = [threading.Thread(target=self.read, args=(process, name), daemon=True)
@@ -46,13 +49,14 @@ class Job:
 
     @property
     def out(self) -> bytes:
-        """Of the first process; a pty's ends of lines are made plain."""
-        return self.parts[id(self.first)]["out"].replace(b"\r\n", b"\n")
+        """Of the first process."""
+        said = self.parts[id(self.first)]["out"]
+        return said.replace(b"\r\n", b"\n") if self.pty else said
 
     @property
     def err(self) -> str:
         """Of all processes."""
-        return "".join(self.parts[id(process)]["err"].decode(errors="replace") for process in self.processes)
+        return "".join(self.parts[id(process)]["err"].decode(errors="replace") for process in self.started)
 
     def said(self, index: int) -> str:
         """stderr of one process."""
@@ -95,14 +99,18 @@ class Job:
             reader.join(5)
         return self.first.returncode
 
+    def forget(self, index: int) -> None:
+        """One that was killed: wait() does not wait for it."""
+        self.processes.pop(index).wait()
+
     def close(self) -> None:
-        for process in self.processes:
+        for process in self.started:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
         for reader in self.readers:
             reader.join(5)
-        for process in self.processes:
+        for process in self.started:
             process.stdout.close()
             process.stderr.close()
 
@@ -151,7 +159,7 @@ def by_mpirun(network: Network, hosts: list[str], words: list[str], folder: Path
                "--host", ",".join(f"{host}:{each}" for host in hosts), "--map-by", f"ppr:{each}:node", "--bind-to", "none"]
     for name in passed:
         command += ["-x", name]
-    return Job([start(network, hosts[0], command + words, passed)])
+    return Job([start(network, hosts[0], command + words, passed)], pty=True)
 
 
 # ---- Slurm ----
