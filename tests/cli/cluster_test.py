@@ -279,6 +279,18 @@ class Losses(Cluster):
         self.assertIn("stage 'second' waited 1 s for a machine", run.error())
         self.assertIn("machine 'b'", run.error())
 
+    def test_a_signal_to_all_machines_lets_the_answer_end(self):
+        for sent in (signal.SIGTERM, signal.SIGUSR1):
+            with self.subTest(signal=sent):
+                agent = self.agent()
+                run = Answer(self, self.config(SEGMENT_AWAY), *self.ARGS)
+                run.wait_for_text(60)
+                self.assertIsNone(run.process.poll())
+                agent.send_signal(sent)
+                run.process.send_signal(sent)
+                self.assertEqual(run.finish(), self.plain(*self.ARGS), run.error())
+                self.assertEqual(agent.wait(20), 0, agent.stderr.read())
+
     def test_a_conductor_that_is_killed_leaves_no_stage(self):
         agent = self.agent()
         run = Answer(self, self.config(ALL_AWAY), *self.ARGS)
