@@ -27,6 +27,7 @@ void HangCheck::look() {
     looked_at_ = now;
     for (SupervisedStage& stage : run_.stages.all()) {
         if (stage.gone || stage.state != SupervisedStage::State::Ready) continue;
+        if (run_.node->judges_deadlines(stage.spec.id)) continue;
         const std::optional<std::string> complaint =
             stage.watch.complaint(stage.telemetry->snapshot(), now);
         if (!complaint) continue;

@@ -125,7 +125,7 @@ public:
     }
     void poll() override;
     void wait(Deadline deadline) override;
-    [[nodiscard]] Status wake_with(Doorbell bell) override;
+    [[nodiscard]] Status wake_with(const MakeBell& bells) override;
     [[nodiscard]] std::string title(Incarnation who) const override {
         const Child* child = find(who);
         return child == nullptr ? "a stage that is gone" : child->title();
@@ -237,8 +237,10 @@ void LocalNode::wait(Deadline deadline) {
     poll();
 }
 
-Status LocalNode::wake_with(Doorbell bell) {
-    Result<std::unique_ptr<Waker>> waker = Waker::start(std::move(bell));
+Status LocalNode::wake_with(const MakeBell& bells) {
+    Result<Doorbell> bell = bells();
+    if (!bell.ok()) return bell.error();
+    Result<std::unique_ptr<Waker>> waker = Waker::start(std::move(bell).value());
     if (!waker.ok()) return waker.error();
     waker_ = std::move(waker).value();
     for (const auto& [who, child] : children_) {

@@ -24,6 +24,17 @@ NodeEvents StageEvents::handlers() {
         hang_check_.note_pause();
         on_exit(who, well, how);
     };
+    events.on_machine_lost = [this](Incarnation who, const std::string& why) {
+        hang_check_.note_pause();
+        on_machine_lost(who, why);
+    };
+    events.on_machine_back = [this](StageId id) {
+        if (run_.is_running()) run_.recovery->machine_back(id, micros_now());
+    };
+    events.on_hung = [this](Incarnation who, const std::string& complaint) {
+        hang_check_.note_pause();
+        on_hung(who, complaint);
+    };
     events.on_flushed = [this](Incarnation who) {
         Stage* stage = run_.stages.current(who);
         if (stage != nullptr && stage->bell) stage->bell->announce();
@@ -176,6 +187,28 @@ void StageEvents::on_silence(Incarnation who, const Error& error) {
     if (run_.recovery) {
         run_.recovery->suspect(who.id, who.epoch, closed ? "" : error.what, micros_now());
     }
+}
+
+/// Its deadline was compared with the clock of its machine.
+void StageEvents::on_hung(Incarnation who, const std::string& complaint) {
+    Stage* stage = run_.stages.current(who);
+    if (stage == nullptr || !run_.is_running()) return;
+    stage->hung = !stage->watch.is_stopped();
+    run_.recovery->suspect(who.id, who.epoch, run_.node->title(who) + " " + complaint,
+                           micros_now());
+}
+
+void StageEvents::on_machine_lost(Incarnation who, const std::string& why) {
+    Stage* stage = run_.stages.current(who);
+    if (stage == nullptr) return;
+    stage->gone = true;
+    stage->ended_well = false;
+    stage->exit_report = why;
+    if (!run_.is_running()) return;
+    run_.recovery->machine_lost(who.id, who.epoch, why, micros_now());
+    run_.failures.note(micros_now(), run_.recovery->why_of(who.id));
+    run_.news(fmt::format("stage '{}' waits for a machine: {}", stage->spec.name,
+                          run_.recovery->why_of(who.id)));
 }
 
 void StageEvents::on_exit(Incarnation who, bool well, const std::string& how) {

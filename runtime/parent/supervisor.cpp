@@ -68,8 +68,10 @@ private:
 // ---- starting ----
 
 Status Supervisor::Impl::open() {
+    const auto& make = run_.options.make_node;
     Result<std::unique_ptr<NodeAgent>> node =
-        make_local_node(events_.handlers(), run_.options.catch_signals);
+        make ? make(events_.handlers())
+             : make_local_node(events_.handlers(), run_.options.catch_signals);
     if (!node.ok()) return node.error();
     run_.node = std::move(node).value();
     return run_.memory.open();
@@ -171,9 +173,7 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
 Result<Wiring> Supervisor::Impl::own_wiring() {
     Result<Doorbell> bell = run_.plan->bell_of(kConductor);
     if (!bell.ok()) return bell.error();
-    Result<Doorbell> bell_again = run_.plan->bell_of(kConductor);
-    if (!bell_again.ok()) return bell_again.error();
-    const Status wakes = run_.node->wake_with(std::move(bell_again).value());
+    const Status wakes = run_.node->wake_with([this] { return run_.plan->bell_of(kConductor); });
     if (!wakes.ok()) return wakes.error();
     Result<AttachedEdges> edges = run_.plan->attach(kConductor);
     if (!edges.ok()) return edges.error();
