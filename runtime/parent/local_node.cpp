@@ -177,7 +177,7 @@ Status LocalNode::start(Incarnation who,
     // Without a waker its events are delayed by the loop's poll limit. Reporting a failed start
     // would be wrong: the stage runs.
     if (started.pidfd() >= 0) (void)waker_->watch(started.pidfd());
-    (void)waker_->watch(started.control_fd());
+    (void)waker_->watch(started.control().fd());
     return {};
 }
 
@@ -188,7 +188,7 @@ Status LocalNode::send(Incarnation who,
                        Envelope envelope) {
     Child* child = find(who);
     if (child == nullptr || child->gone()) return Error{Errc::PeerGone, title(who) + " is gone"};
-    return child->send(message, files, limit, envelope);
+    return child->control().send(message, files, limit, envelope);
 }
 
 void LocalNode::watch_signals() {
@@ -247,7 +247,7 @@ Status LocalNode::wake_with(const MakeBell& bells) {
         if (child->gone()) continue;
         const Status exits = child->pidfd() < 0 ? Status{} : waker_->watch(child->pidfd());
         if (!exits.ok()) return exits;
-        if (const Status watched = waker_->watch(child->control_fd()); !watched.ok()) {
+        if (const Status watched = waker_->watch(child->control().fd()); !watched.ok()) {
             return watched;
         }
     }

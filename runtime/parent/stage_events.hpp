@@ -23,7 +23,7 @@ public:
 
 private:
     using Stage = SupervisedStage;
-    using State = SupervisedStage::State;
+    using State = StageIncarnation::State;
     using Phase = SupervisedRun::Phase;
 
     void on_message(Incarnation who, ControlSocket::Received received);
