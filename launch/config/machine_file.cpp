@@ -208,6 +208,7 @@ GpuLink GpuMachine::link(int a, int b) const {
 }
 
 bool GpuMachine::together(int a, int b) const {
+    if (nodes.empty()) return true;
     return gpus[static_cast<std::size_t>(a)].node == gpus[static_cast<std::size_t>(b)].node;
 }
 

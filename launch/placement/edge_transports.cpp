@@ -30,7 +30,7 @@ Chosen between_processes(int from, int to, TransportChoice choice, const DeviceP
     const bool one = from == to;
     const std::string both =
         one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
-    if (!ways.machine.gpus.empty() && !ways.machine.together(from, to))
+    if (!ways.machine.together(from, to))
         return {Transport::Host, "on two machines",
                 choice == TransportChoice::Exported || choice == TransportChoice::Nccl};
     const bool reach = ways.machine.reach(from, to);

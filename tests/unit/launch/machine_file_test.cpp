@@ -60,7 +60,7 @@ TEST_CASE(
     CHECK(to_text(machine.link(0, 1)) == "pcie, 25 GB/s");
     CHECK(to_text(machine.link(2, 3)) == "pcie, 25 GB/s");
     CHECK(to_text(machine.link(3, 0)) == "network, 12.5 GB/s, 25 us");
-    refuses(kNode + kTwo + kLink + nodes + "[[node]]\nname = \"b\"\n", "is that of another", 17);
+    refuses(kNode + kTwo + kLink + nodes + "[[node]]\nname = \"b\"\n", "is that of another", 18);
     refuses(
         kNode + kTwo + "[[link]]\ngpus = \"all\"\nkind = \"pcie\"\ngb_per_second = 25\nus = 1\n",
         "is of kind = \"network\"", 13);
