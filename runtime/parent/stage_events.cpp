@@ -207,7 +207,7 @@ void StageEvents::on_machine_lost(Incarnation who, const std::string& why) {
     stage->newest.exit_report = why;
     if (!run_.is_running()) return;
     run_.recovery->machine_lost(who.id, who.epoch, why, micros_now());
-    run_.failures.note(micros_now(), run_.recovery->why_of(who.id));
+    run_.end.failures().note(micros_now(), run_.recovery->why_of(who.id));
     run_.news(fmt::format("stage '{}' waits for a machine: {}", stage->spec.name,
                           run_.recovery->why_of(who.id)));
 }
