@@ -48,6 +48,7 @@ find_package(spdlog REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS SSL Crypto)  # paceline_remote; its imported targets for all folders
 
 # Names the build in equality classes: two builds may order or round a sum differently.
 set(PACELINE_BUILD_ID "${PROJECT_VERSION}-${CMAKE_CXX_COMPILER_ID}-${CMAKE_CXX_COMPILER_VERSION}-${CMAKE_BUILD_TYPE}")

@@ -194,6 +194,8 @@ public:
     [[nodiscard]] Result<TensorMemory> view_memory(PoolRef slot, std::size_t bytes) const;
     /// The same where it is the host's; that of a device is a bug.
     [[nodiscard]] Result<std::span<const std::byte>> view(PoolRef slot, std::size_t bytes) const;
+    /// Bytes of a published tensor. Errors as view_memory().
+    [[nodiscard]] Result<std::size_t> used_bytes(PoolRef slot) const;
     /// A message that names `slot` was read: expects it if there is a link and this is the first
     /// such message. Errc::Protocol as above.
     [[nodiscard]] Status announce(PoolRef slot);
@@ -214,8 +216,6 @@ private:
         : region_{std::move(region)}, view_{view}, announced_(view.slot_count) {}
     [[nodiscard]] bool is_published(PoolRef slot) const;
     [[nodiscard]] bool has_memory() const;
-    /// Bytes of a published slot.
-    [[nodiscard]] Result<std::size_t> used_bytes(PoolRef slot) const;
 
     ShmRegion region_;
     PoolView view_;

@@ -28,14 +28,20 @@ void WatermarkCell::write(RequestId request, Attempt attempt, Watermark watermar
 
 std::optional<WatermarkCell::Watermark> WatermarkCell::read(RequestId request,
                                                             Attempt attempt) const {
+    const auto entry = read_any();
+    if (!entry || entry->first != CancelBoard::mark_of(request, attempt)) return std::nullopt;
+    return entry->second;
+}
+
+std::optional<std::pair<std::uint64_t, WatermarkCell::Watermark>> WatermarkCell::read_any() const {
     const std::uint64_t before = sequence_.load(std::memory_order_acquire);
     const std::uint64_t owner = owner_.load(std::memory_order_acquire);
     const std::uint64_t watermark = watermark_.load(std::memory_order_acquire);
     const std::uint64_t after = sequence_.load(std::memory_order_relaxed);
     const bool whole = before == after && before % 2 == 0 && before != 0;
-    if (!whole || owner != CancelBoard::mark_of(request, attempt)) return std::nullopt;
-    return Watermark{static_cast<Position>(watermark >> 32U),
-                     static_cast<TokenId>(watermark & 0xffffffffU)};
+    if (!whole) return std::nullopt;
+    return std::pair{owner, Watermark{static_cast<Position>(watermark >> 32U),
+                                      static_cast<TokenId>(watermark & 0xffffffffU)}};
 }
 
 Result<ShmFile> CancelBoard::create() {
@@ -65,6 +71,19 @@ void CancelBoard::cancel_before(RequestId request, Attempt valid) {
     // Relaxed: a hint that publishes nothing else.
     lines_[request.value % kCancelLines].word.store(mark_of(request, valid),
                                                     std::memory_order_relaxed);
+}
+
+CancelBoard::Cancelled CancelBoard::cancelled_at(std::size_t line) const {
+    const std::uint64_t word = lines_[line % kCancelLines].word.load(std::memory_order_relaxed);
+    return {RequestId{word >> 32U}, Attempt{static_cast<std::uint32_t>(word & 0xffffffffU)}};
+}
+
+std::optional<CancelBoard::Committed> CancelBoard::committed_at(std::size_t line) const {
+    const auto entry = lines_[line % kCancelLines].watermark.read_any();
+    if (!entry) return std::nullopt;
+    return Committed{RequestId{entry->first >> 32U},
+                     Attempt{static_cast<std::uint32_t>(entry->first & 0xffffffffU)},
+                     entry->second};
 }
 
 void CancelBoard::publish_watermark(RequestId request,

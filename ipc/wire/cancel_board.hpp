@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
@@ -42,6 +43,8 @@ public:
     void write(RequestId request, Attempt attempt, Watermark watermark);
     /// Nothing if it is about another attempt, or is being written.
     [[nodiscard]] std::optional<Watermark> read(RequestId request, Attempt attempt) const;
+    /// Of whichever attempt it is about, and that attempt's mark.
+    [[nodiscard]] std::optional<std::pair<std::uint64_t, Watermark>> read_any() const;
 
 private:
     // Odd while the other two change. The owner alone would not do as the sequence: two requests
@@ -65,6 +68,23 @@ public:
     /// What the word holds while `attempt` is valid and nothing newer is known: the job's work is
     /// cancelled once the word has the same upper half and a greater lower one.
     [[nodiscard]] static std::uint64_t mark_of(RequestId request, Attempt attempt);
+
+    /// A line as it stands, for a copy of the board on another machine. Requests are told by the
+    /// low half of their number, as the board knows them.
+    struct Cancelled {
+        RequestId request;
+        Attempt valid;
+        friend bool operator==(const Cancelled&, const Cancelled&) = default;
+    };
+    struct Committed {
+        RequestId request;
+        Attempt attempt;
+        WatermarkCell::Watermark watermark;
+        friend bool operator==(const Committed&, const Committed&) = default;
+    };
+    [[nodiscard]] Cancelled cancelled_at(std::size_t line) const;
+    /// Nothing while it is written, or if it was never written.
+    [[nodiscard]] std::optional<Committed> committed_at(std::size_t line) const;
 
     /// The verifier: the token of `request` at `position` is `token`.
     void publish_watermark(RequestId request, Attempt attempt, Position position, TokenId token);

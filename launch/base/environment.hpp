@@ -14,6 +14,7 @@ struct Environment {
     std::string method;      // PACELINE_METHOD: used where no method is given; may be empty
     std::string pretrained;  // PACELINE_PRETRAINED: a folder with trained parts; may be empty
     std::map<std::string, std::string> variables;  // all PACELINE_*, by name: serve_settings.hpp
+    std::map<std::string, std::string> starter;    // of srun, mpirun, torchrun: cluster/starter.hpp
     std::string cache_folder;  // the demo model, packed copies (packed_cache.hpp); empty: none
     std::string hub_cache;     // where other programs keep models of the Hugging Face hub
     bool stdin_is_terminal = false;

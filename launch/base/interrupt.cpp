@@ -29,6 +29,7 @@ void cancel_target() {
 void let_the_next_one_kill() {
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGUSR1, SIG_IGN);  // a starter may send it to all of its tasks, again and again
 }
 
 void on_interrupt(int /*signal*/) {
@@ -71,6 +72,7 @@ Interrupt::~Interrupt() {
     alarm(0);
     std::signal(SIGALRM, SIG_DFL);
     let_the_next_one_kill();
+    std::signal(SIGUSR1, SIG_DFL);
     interrupted_token.store(nullptr);
 }
 
@@ -88,6 +90,7 @@ void Interrupt::rearm() {
     interrupted_token.load()->reset();
     catch_signal(SIGINT, on_interrupt);
     catch_signal(SIGTERM, on_terminate);
+    catch_signal(SIGUSR1, on_terminate);
 }
 
 }  // namespace paceline

@@ -3,6 +3,7 @@
 //     SIGINT    the answer ends: the cancel token is raised
 //     SIGTERM   the answer may finish within the drain limit, then the token is raised; the
 //               caller begins nothing new (draining())
+//     SIGUSR1   as SIGTERM: what Slurm sends before a job's end (--signal=USR1@60)
 //
 // After either of them the signals' default action is back at once, so another one kills. One at a
 // time per process (checked): the handlers need a global place. Without SA_RESTART, so that a

@@ -2,35 +2,22 @@
 // continuations, and stages that are slowed down all the time.
 //
 // The token and answer at which a fault happens are drawn from the seed, so that a run can be
-// repeated as far as processes allow. Stalls and slow stages have a helper thread; every process is
-// addressed through a process descriptor, so that a signal cannot reach another process.
-// tick() and the destructor are called by the session's thread. The destructor continues all
-// stopped stages.
+// repeated as far as processes allow. Stalls and slow stages have a helper thread
+// (stopped_stages.hpp). tick() and the destructor are called by the session's thread.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <random>
 #include <string>
-#include <sys/types.h>
-#include <thread>
 #include <vector>
 
 #include "ipc/base/result.hpp"
-#include "ipc/transport/owned_fd.hpp"
+#include "launch/check/stopped_stages.hpp"
 #include "launch/session/pipeline_session.hpp"
 
 namespace paceline {
-
-/// A stage that is stopped for a part of the time.
-struct SlowStage {
-    std::string name;  // of its process
-    int percent = 50;  // of the time that it is stopped, 1 to 95
-};
 
 /// "NAME:PERCENT". Errors: BadArgument quoting the word.
 [[nodiscard]] Result<SlowStage> parse_slow_stage(const std::string& word);
@@ -62,9 +49,6 @@ struct StageFault {
 class StageFaults {
 public:
     StageFaults(const FaultPlan& plan, std::size_t prompts, std::size_t tokens);
-    StageFaults(const StageFaults&) = delete;
-    StageFaults& operator=(const StageFaults&) = delete;
-    ~StageFaults();
 
     /// A token of an answer has come. Only looks at its plan, and at the stages where it must.
     /// What is due happens one by one, each when the pipeline is whole again.
@@ -74,18 +58,8 @@ public:
     [[nodiscard]] int stalls() const { return stalls_; }
 
 private:
-    /// A process that a signal may be sent to, also when it has long ended.
-    struct Handle {
-        pid_t pid = 0;
-        OwnedFd fd;
-    };
+    void happen(FaultKind kind, std::vector<SessionProcess> alive);
 
-    void look_at(const PipelineSession& session);
-    void happen(FaultKind kind, const PipelineSession& session);
-    void let_go_on(std::chrono::steady_clock::time_point now);
-    void work();
-
-    FaultPlan plan_;
     std::vector<StageFault> due_;
     std::size_t next_ = 0;
     std::uint64_t ticks_ = 0;
@@ -93,12 +67,7 @@ private:
     std::chrono::steady_clock::time_point last_{};  // fault
     int kills_ = 0;
     int stalls_ = 0;
-
-    std::mutex lock_;                                      // guards what is below
-    std::map<std::string, std::shared_ptr<Handle>> slow_;  // by name
-    std::multimap<std::chrono::steady_clock::time_point, std::shared_ptr<Handle>> stalled_;
-    std::atomic<bool> over_{false};  // relaxed: a late look is only a late end
-    std::thread helper_;
+    StoppedStages stopped_;
 };
 
 }  // namespace paceline

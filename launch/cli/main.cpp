@@ -28,6 +28,7 @@
 #include "launch/cli/tokenize.hpp"
 #include "launch/cli/top/top.hpp"
 #include "launch/cli/version.hpp"
+#include "launch/cluster/agent.hpp"
 #include "launch/grammar/helper_main.hpp"
 #include "launch/plan/plan.hpp"
 #include "launch/score/score.hpp"
@@ -52,13 +53,13 @@ std::string variable(const std::string& name) {
     return set_variable(name).value_or("");
 }
 
-/// All PACELINE_*.
-std::map<std::string, std::string> own_variables() {
+/// Those whose name is wanted.
+std::map<std::string, std::string> variables_that(bool (*is_wanted)(std::string_view name)) {
     std::map<std::string, std::string> found;
     for (char** each = environ; *each != nullptr; ++each) {
         const std::string_view line = *each;
         const std::size_t end = line.find('=');
-        if (line.starts_with("PACELINE_") && end != line.npos)
+        if (end != line.npos && is_wanted(line.substr(0, end)))
             found.emplace(line.substr(0, end), line.substr(end + 1));
     }
     return found;
@@ -69,7 +70,9 @@ paceline::Environment read_environment() {
     environment.model = variable("PACELINE_MODEL");
     environment.method = variable("PACELINE_METHOD");
     environment.pretrained = variable("PACELINE_PRETRAINED");
-    environment.variables = own_variables();
+    environment.variables =
+        variables_that([](std::string_view name) { return name.starts_with("PACELINE_"); });
+    environment.starter = variables_that(paceline::is_starter_variable);
     environment.cache_folder = paceline::own_cache_folder(set_variable);
     environment.hub_cache = paceline::hub_cache_folder(set_variable);
     environment.stdin_is_terminal = isatty(STDIN_FILENO) == 1;
@@ -121,6 +124,7 @@ int run(int argc, char** argv) {
     paceline::SearchOptions search_options;
     paceline::PlanOptions plan_options;
     paceline::ConvertCommandOptions convert_options;
+    paceline::AgentOptions agent_options;
     const paceline::Command run_command = paceline::add_run(root, run_options);
     const paceline::Command serve_command = paceline::add_serve(root, serve_options);
     const paceline::Command generate_command = paceline::add_generate(root, generate_options);
@@ -135,6 +139,7 @@ int run(int argc, char** argv) {
     const paceline::Command search_command = paceline::add_search(root, search_options);
     const paceline::Command plan_command = paceline::add_plan(root, plan_options);
     const paceline::Command convert_command = paceline::add_convert(root, convert_options);
+    const paceline::Command agent_command = paceline::add_agent(root, agent_options);
     if (const std::optional<int> code = line.parse(argc, argv)) return *code;
     if (run_command.parsed()) return paceline::run_run(run_options, environment);
     if (serve_command.parsed())
@@ -151,6 +156,7 @@ int run(int argc, char** argv) {
     if (search_command.parsed()) return paceline::run_search(search_options, environment);
     if (plan_command.parsed()) return paceline::run_plan(plan_options, environment);
     if (convert_command.parsed()) return paceline::run_convert(convert_options, environment);
+    if (agent_command.parsed()) return paceline::run_agent(agent_options, environment);
     return paceline::kExitUsage;
 }
 

@@ -139,9 +139,10 @@ void add_placement_options(Command& command, RunOptions& options) {
         "--dry-run", options.dry_run,
         "print the placement of the stages with bytes and links, and end; with --machine "
         "without any GPU, with --random for a model that is not there");
+    add_meeting_options(command, options.meeting);
 }
 
-Status check_combinations(const RunOptions& options) {
+Status check_options(const RunOptions& options, const Environment& environment) {
     const auto bad = [](const char* what) { return Error{Errc::BadArgument, what}; };
     if (Status s = check_plan_options(options); !s.ok()) return s;
     if (options.uses_stages() && !options.is_auto() && !device_of(options.model).exact)
@@ -189,7 +190,7 @@ Status check_combinations(const RunOptions& options) {
     }
     if (Status s = validate_stop_strings(options.stop_strings); !s.ok())
         return Error{s.error().code, "--stop: " + s.error().what};
-    return {};
+    return check_machines(options, environment);
 }
 
 /// The prompt. Of a chat, the first message if one was given.
@@ -342,7 +343,6 @@ Result<std::string> page_of(const RunOptions& options) {
     return source ? config_text(source.value()) : source.error();
 }
 
-/// Usage errors are the command line's, found before anything slow happens.
 }  // namespace
 
 Command add_run(Command& app, RunOptions& options) {
@@ -373,7 +373,8 @@ int run_run(const RunOptions& given, const Environment& environment) {
         const Status written = write_stdout(page.value());
         return written.ok() ? kExitOk : report_failure(kRunCommand, written.error());
     }
-    if (Status s = check_combinations(options); !s.ok()) return report(kRunCommand, s.error());
+    if (Status s = check_options(options, environment); !s.ok())
+        return report(kRunCommand, s.error());
     // With auto the method is known once the model is.
     Result<std::optional<PipelineConfig>> written = written_pipeline(options);
     if (!written) return report(kRunCommand, written.error());
@@ -394,9 +395,7 @@ int run_run(const RunOptions& given, const Environment& environment) {
     if (!opened) return report(kRunCommand, opened.error());
     RunSession& session = opened.value();
     const std::string idle = idle_sampling_options(options.sampling);
-    if (!options.quiet && !idle.empty()) {
-        std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
-    }
+    if (!options.quiet && !idle.empty()) std::fprintf(stderr, "paceline run: %s\n", idle.c_str());
     if (const std::string stops = escaped_stops(options.stop_strings);
         !options.quiet && !stops.empty())
         std::fprintf(stderr, "paceline run: %s\n", visible_lines(stops).c_str());

@@ -9,6 +9,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/text_input.hpp"
+#include "launch/cluster/meeting.hpp"
 #include "launch/load/grammar_options.hpp"
 #include "launch/load/sampling_options.hpp"
 
@@ -32,6 +33,7 @@ struct RunOptions {
     std::string draft_model;   // --draft-model
     std::string gpus;          // --gpus: "0,2" or "all"
     std::string machine_file;  // --machine
+    MeetingOptions meeting;    // --node, --meet, --key, --node-name
     bool dry_run = false;      // --dry-run
     bool figures = false;      // --figures
     bool baseline = false;     // --baseline

@@ -1,5 +1,7 @@
 #include "launch/cli/run_plan.hpp"
 
+#include <fmt/core.h>
+
 #include "launch/base/text_output.hpp"
 #include "launch/config/methods.hpp"
 #include "launch/load/load_model.hpp"
@@ -40,6 +42,17 @@ Status print_plan(const PipelineConfig& written,
         resolve_pipeline(written, options, file.value(), environment);
     if (!resolved) return resolved.error();
     return write_stdout(resolved.value().gpu_table);
+}
+
+Status check_machines(const RunOptions& options, const Environment& environment) {
+    if (options.dry_run) return {};
+    const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
+    if (!place) return place.error();
+    if (!place.value() || place.value()->size == 1) return {};
+    if (options.uses_stages() && !options.is_auto()) return {};
+    return Error{Errc::BadArgument,
+                 fmt::format("{}: {} machines decode with stages; give --method or --config too",
+                             place.value()->starter, place.value()->size)};
 }
 
 Status check_plan_options(const RunOptions& options) {

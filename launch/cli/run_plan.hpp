@@ -31,6 +31,10 @@ namespace paceline {
                                 const RunOptions& options,
                                 const Environment& environment);
 
+/// Whether a run on several machines makes sense: stages decode, and this is machine 0. Errors:
+/// those of conductor_place(); BadArgument.
+[[nodiscard]] Status check_machines(const RunOptions& options, const Environment& environment);
+
 /// What the options of placement may not be combined with. Errors: BadArgument.
 [[nodiscard]] Status check_plan_options(const RunOptions& options);
 

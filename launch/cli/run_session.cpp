@@ -174,6 +174,24 @@ Status RunSession::check_room(const Turn& turn) const {
     return Error{Errc::BadArgument, text};
 }
 
+/// The machines of the run, if there are others.
+Status RunSession::meet_others(const RunOptions& options,
+                               const Environment& environment,
+                               std::chrono::milliseconds lease,
+                               RunLog& log) {
+    const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
+    if (!place) return place.error();
+    if (!place.value() || place.value()->size == 1 || cluster_) return {};
+    Result<std::unique_ptr<Cluster>> cluster =
+        open_cluster(*place.value(), options.meeting, environment, lease,
+                     [&log](const std::string& sentence, bool is_news) {
+                         is_news ? log.news(sentence) : log.info(sentence);
+                     });
+    if (!cluster) return cluster.error();
+    cluster_ = std::move(cluster).value();
+    return {};
+}
+
 Status RunSession::load(const std::optional<PipelineConfig>& written,
                         const RunOptions& options,
                         const Environment& environment,
@@ -200,6 +218,8 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
             return s.error();
         supervision = config.supervision;
         acceptance_ = config.acceptance;
+        if (Status s = meet_others(options, environment, supervision.lease, log); !s.ok())
+            return s.error();
         // Plain decoding to compare with: where the target is.
         model_options_.device = to_text(target_device(config));
         if (!options.quiet) std::fputs(resolved.value().gpu_table.c_str(), stderr);
@@ -208,7 +228,8 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
                                      .trace = !options.trace_file.empty(),
                                      .output = {.table = table && !options.quiet,
                                                 .remarks = !options.quiet,
-                                                .bars = options.bars(environment)}};
+                                                .bars = options.bars(environment)},
+                                     .cluster = cluster_.get()};
         return make_pipeline_generator(model_->file, options.model, pipeline, hooks);
     };
     Result<std::unique_ptr<Generator>> generator = make();

@@ -3,6 +3,7 @@
 // Owns the model, the generator and the records of what was answered. One thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,6 +92,10 @@ private:
         std::vector<TokenScores> scores = {};
         std::optional<PipelineStats> pipeline = {};
     };
+    [[nodiscard]] Status meet_others(const RunOptions& options,
+                                     const Environment& environment,
+                                     std::chrono::milliseconds lease,
+                                     RunLog& log);
     [[nodiscard]] Status compare_with_plain();
     [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;
     RunSession(OpenedModel model, const RunOptions& options);
@@ -110,6 +115,7 @@ private:
     Show bars_ = Show::No;   // of the prefill, after load()
     std::unique_ptr<CancelToken> cancel_;
     std::unique_ptr<Interrupt> interrupt_;  // after load(): while loading Ctrl-C just kills
+    std::unique_ptr<Cluster> cluster_;      // the other machines; outlives the stages there
     std::unique_ptr<Generator> generator_;
     std::vector<Record> records_;
     std::vector<ChatMessage> messages_;      // of the conversation, answers included

@@ -15,9 +15,10 @@
 namespace paceline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kMachineTables{"machine", "numa", "gpu", "link"};
+constexpr std::array<std::string_view, 5> kMachineTables{"machine", "numa", "gpu", "link", "node"};
 constexpr double kGpusMax = 64;
 constexpr double kNodesMax = 1023;
+constexpr double kMachinesMax = 64;
 
 using NearCores = std::map<int, std::vector<int>>;
 
@@ -75,7 +76,19 @@ Status add_gpus(const TomlTable& table, const NearCores& nodes, GpuMachine& mach
 
 Status add_links(const TomlTable& table, GpuMachine& machine) {
     LinkTable link;
-    if (Status s = read_one(table, link, {"gpus", "kind", "gb_per_second"}); !s.ok()) return s;
+    if (Status s = read_one(table, link, {"kind", "gb_per_second"}); !s.ok()) return s;
+    const bool network = link.kind == LinkKind::Network;
+    if (table.has("us") && !network) return table.error("us", "is of kind = \"network\"");
+    if (table.has("gpus") == network) {
+        return table.error("gpus", network ? "is not of kind = \"network\", which is between all "
+                                             "[[node]]s"
+                                           : "is missing");
+    }
+    if (network) {
+        if (machine.network.gb_per_second != 0) return table.error("kind", "is described twice");
+        machine.network = {LinkKind::Network, link.gb_per_second, link.us};
+        return {};
+    }
     const int count = static_cast<int>(machine.gpus.size());
     if (link.gpus.empty()) {
         for (int gpu = 0; gpu < count; ++gpu) link.gpus.push_back(gpu);
@@ -85,10 +98,10 @@ Status add_links(const TomlTable& table, GpuMachine& machine) {
             return table.error("gpus",
                                fmt::format("names GPU {}, there are {}", link.gpus[b], count));
         for (std::size_t a = 0; a < b; ++a) {
-            const bool added =
-                machine.links
-                    .try_emplace({link.gpus[a], link.gpus[b]}, link.kind, link.gb_per_second)
-                    .second;
+            const bool added = machine.links
+                                   .try_emplace({link.gpus[a], link.gpus[b]},
+                                                GpuLink{link.kind, link.gb_per_second})
+                                   .second;
             if (added) continue;
             return table.error("gpus", fmt::format("gives GPUs {} and {} a second link",
                                                    link.gpus[a], link.gpus[b]));
@@ -104,6 +117,37 @@ Status check_links(const TomlTable& root, const GpuMachine& machine) {
             if (machine.links.contains({a, b})) continue;
             return root.error("link", fmt::format("is missing between GPUs {} and {}", a, b));
         }
+    }
+    return {};
+}
+
+Status add_machine(const TomlTable& table, GpuMachine& machine) {
+    NodeTable node;
+    if (Status s = read_one(table, node, {"name"}); !s.ok()) return s;
+    const auto& known = machine.nodes;
+    if (std::find(known.begin(), known.end(), node.name) != known.end())
+        return table.error("name", "is that of another [[node]]");
+    machine.nodes.push_back(node.name);
+    if (machine.nodes.size() <= static_cast<std::size_t>(kMachinesMax)) return {};
+    return table.error("name", fmt::format("is of more than {} machines", kMachinesMax));
+}
+
+/// Each machine has the GPUs and links of the file.
+Status repeat_for_nodes(const TomlTable& root, GpuMachine& machine) {
+    if (machine.nodes.empty()) return {};
+    const std::vector<MachineGpu> gpus = machine.gpus;
+    const auto links = machine.links;
+    const int count = static_cast<int>(gpus.size());
+    if (gpus.size() * machine.nodes.size() > static_cast<std::size_t>(kGpusMax))
+        return root.error("node", fmt::format("makes more than {} GPUs", kGpusMax));
+    for (std::size_t node = 1; node < machine.nodes.size(); ++node) {
+        const int first = static_cast<int>(node) * count;
+        for (MachineGpu gpu : gpus) {
+            gpu.node = node;
+            machine.gpus.push_back(std::move(gpu));
+        }
+        for (const auto& [ends, link] : links)
+            machine.links[{ends.first + first, ends.second + first}] = link;
     }
     return {};
 }
@@ -147,13 +191,32 @@ std::vector<Field> fields_of(LinkTable& t) {
                           return read_gpus_of_link(table, key, t.gpus);
                       }},
              "the link is between each two of them"},
-            {"kind", word(t.kind, {"nvlink", "pcie", "host"}), "`host`: through the host's memory"},
-            {"gb_per_second", number(t.gb_per_second, 0.001, 1e6), "in each direction"}};
+            {"kind", word(t.kind, {"nvlink", "pcie", "host", "network"}),
+             "`host`: through the host's memory; `network`: between the machines of [[node]]"},
+            {"gb_per_second", number(t.gb_per_second, 0.001, 1e6), "in each direction"},
+            {"us", number(t.us, 0.0, 1e6), "of a network: microseconds one way"}};
+}
+
+std::vector<Field> fields_of(NodeTable& t) {
+    return {name_field("name", t.name, "of the machine, for `node` of a [[stage]]")};
 }
 
 GpuLink GpuMachine::link(int a, int b) const {
+    if (!together(a, b)) return network;
     const auto found = links.find(std::minmax({a, b}));
     return found == links.end() ? GpuLink{} : found->second;
+}
+
+bool GpuMachine::together(int a, int b) const {
+    if (nodes.empty()) return true;
+    return gpus[static_cast<std::size_t>(a)].node == gpus[static_cast<std::size_t>(b)].node;
+}
+
+std::string GpuMachine::gpu_name(int gpu) const {
+    if (nodes.empty()) return fmt::format("cuda:{}", gpu);
+    const int count = static_cast<int>(gpus.size() / nodes.size());
+    const std::size_t node = gpus[static_cast<std::size_t>(gpu)].node;
+    return fmt::format("{}/cuda:{}", nodes[node], gpu % count);
 }
 
 bool GpuMachine::reach(int a, int b) const {
@@ -189,15 +252,21 @@ Result<GpuMachine> parse_machine_file(std::string_view text, const std::string& 
     if (s.ok() && machine.gpus.empty()) s = root.error("gpu", "is missing: [[gpu]] describes one");
     if (s.ok()) s = for_tables(root, "link", [&](const auto& t) { return add_links(t, machine); });
     if (s.ok()) s = check_links(root, machine);
+    if (s.ok()) {
+        s = for_tables(root, "node", [&](const auto& t) { return add_machine(t, machine); });
+    }
+    if (s.ok()) s = repeat_for_nodes(root, machine);
     if (!s.ok()) return s.error();
     return machine;
 }
 
 std::string to_text(const GpuLink& link) {
-    constexpr std::array<const char*, 5> kWords{"nvlink", "pcie", "host", "unknown", "peer access"};
+    constexpr std::array<const char*, 6> kWords{"nvlink",  "pcie",    "host",
+                                                "network", "unknown", "peer access"};
     const std::string kind = kWords[static_cast<std::size_t>(link.kind)];
     if (link.gb_per_second == 0) return kind;
-    return fmt::format("{}, {:g} GB/s", kind, link.gb_per_second);
+    const std::string rate = fmt::format("{}, {:g} GB/s", kind, link.gb_per_second);
+    return link.us == 0 ? rate : fmt::format("{}, {:g} us", rate, link.us);
 }
 
 }  // namespace paceline

@@ -191,6 +191,8 @@ std::vector<Field> fields_of(StageConfig& s) {
         {"tensor", number(s.tensor, 1, kGroupGpusMax),
          "so many GPUs share the stage, where `--gpus` (`launch/paceline-launch`) chooses them"},
         name_field("process", s.process, "stages that name the same one share it; \"\": its own"),
+        name_field("node", s.node,
+                   "the machine that it runs on, by its name (`--meet`, `[[node]]`); \"\": chosen"),
         {"on_death", word(s.on_death, {"stop-run", "restart-alone", "rebuild-chain"}),
          "when its process dies the run ends (`stop-run`), it restarts beside the others (draft, "
          "correct), or it restarts and the committed tokens go through the layers again",

@@ -50,6 +50,7 @@ struct StageConfig {
     Device device{};
     bool device_given = false;  // the file names it
     int tensor = 1;             // GPUs that share the stage, where a plan chooses them
+    std::string node{};         // the machine that it runs on; empty: the conductor's
     std::string process{};      // stages that name the same one share it; empty: one of its own
     OnDeath on_death = OnDeath::RebuildChain;
     std::int32_t retain_mb = 0;  // of a segment: memory for the hidden states that it passed on

@@ -65,6 +65,11 @@ std::vector<Field> fields_of(SupervisionConfig& s) {
          "limit"},
         {"start_limit_s", seconds(s.start_limit, 0.001, kSecondsMax),
          "seconds until a started stage has loaded its model"},
+        {"machine_wait_s", seconds(s.machine_wait, 0.001, kSecondsMax),
+         "seconds that a stage waits for a machine after its own was lost; a draft waits on while "
+         "decoding goes on without it"},
+        {"lease_s", seconds(s.lease, 1, kSecondsMax),
+         "seconds that the stages of another machine may run without word from the conductor"},
         {"recovery_limit_s", seconds(s.recovery_limit, 0, kSecondsMax),
          "seconds that an answer waits for the pipeline to be complete again; 0: `start_limit_s` "
          "and "

@@ -21,6 +21,8 @@ struct SupervisionConfig {
     Millis stop_grace{5'000};
     Millis link_limit{30'000};
     Millis start_limit{120'000};
+    Millis machine_wait{60'000};
+    Millis lease{5'000};
     Millis recovery_limit{0};  // 0: longest_recovery() follows from start_limit
     Millis drain{30'000};
     Millis shutdown_grace{2'000};

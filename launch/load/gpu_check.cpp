@@ -49,6 +49,7 @@ Status check_one(const Device& device, const GpuInventory& inventory, const std:
 
 Status check_gpus(const PipelineConfig& config, const GpuInventory& inventory) {
     for (const StageConfig& stage : config.stages) {
+        if (!stage.node.empty()) continue;  // its own machine says what is there
         if (stage.tensor > 1 &&
             stage.device.gpus().size() != static_cast<std::size_t>(stage.tensor))
             return Error{

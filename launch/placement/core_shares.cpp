@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "runtime/parent/affinity.hpp"
+
 namespace paceline {
 namespace {
 
@@ -85,6 +87,28 @@ std::vector<std::vector<int>> share_cores(const std::vector<CoreDemand>& demands
             if (apart && mine) share.push_back(core);
         }
         if (share.empty()) share = usable;
+    }
+    return shares;
+}
+
+CoreShares share_cores_by_machine(const std::vector<CoreDemand>& demands,
+                                  const std::vector<std::vector<int>>& cores_of) {
+    CoreShares shares{std::vector<std::vector<int>>(demands.size()),
+                      std::vector<bool>(demands.size())};
+    for (std::size_t machine = 0; machine < cores_of.size(); ++machine) {
+        std::vector<std::size_t> here;
+        std::vector<CoreDemand> asked;
+        for (std::size_t i = 0; i < demands.size(); ++i) {
+            if (demands[i].machine != machine) continue;
+            here.push_back(i);
+            asked.push_back(demands[i]);
+        }
+        const std::vector<std::vector<int>> cores = share_cores(asked, cores_of[machine]);
+        const std::vector<bool> shared = cores_shared(cores);
+        for (std::size_t i = 0; i < here.size(); ++i) {
+            shares.cores[here[i]] = cores[i];
+            shares.shared[here[i]] = shared[i];
+        }
     }
     return shares;
 }

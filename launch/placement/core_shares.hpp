@@ -9,6 +9,7 @@
 // Pure functions of values.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace paceline {
@@ -20,6 +21,7 @@ struct CoreDemand {
     int group = kNoGroup;         // processes that share its cores; kNoGroup: computes very little
     bool modest = false;          // one core is enough for each process of its group (a draft)
     int threads = 0;              // as configured; 0: one per core that it gets
+    std::size_t machine = 0;      // whose cores it gets
     std::vector<int> named = {};  // cores that the configuration names; empty: it may choose
 };
 
@@ -29,5 +31,13 @@ struct CoreDemand {
 /// that no other computes on, or all.
 [[nodiscard]] std::vector<std::vector<int>> share_cores(const std::vector<CoreDemand>& demands,
                                                         const std::vector<int>& usable);
+
+struct CoreShares {
+    std::vector<std::vector<int>> cores;
+    std::vector<bool> shared;  // whether another process may run on any of them
+};
+/// The same for processes of several machines, each with the cores of its own.
+[[nodiscard]] CoreShares share_cores_by_machine(const std::vector<CoreDemand>& demands,
+                                                const std::vector<std::vector<int>>& cores_of);
 
 }  // namespace paceline

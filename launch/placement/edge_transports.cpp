@@ -30,6 +30,9 @@ Chosen between_processes(int from, int to, TransportChoice choice, const DeviceP
     const bool one = from == to;
     const std::string both =
         one ? fmt::format("both on cuda:{}", from) : fmt::format("cuda:{} and cuda:{}", from, to);
+    if (!ways.machine.together(from, to))
+        return {Transport::Host, "on two machines",
+                choice == TransportChoice::Exported || choice == TransportChoice::Nccl};
     const bool reach = ways.machine.reach(from, to);
     std::string why_no_exported = ways.links.exported ? "" : ways.links.why_no_exported;
     if (!reach) why_no_exported = both + " do not reach each other";
@@ -65,6 +68,7 @@ Chosen choose(const Placement& placement,
     const PlacedProcess& from_process = placement.process_of(from.id);
     const PlacedProcess& to_process = placement.process_of(to.id);
     const bool same = &from_process == &to_process;
+    if (from_process.machine != to_process.machine) return {Transport::Host, "on two machines"};
     const bool forced = choice == TransportChoice::Exported || choice == TransportChoice::Nccl;
     for (const PlacedProcess* process : {&from_process, &to_process}) {
         if (!computes_on_two(placement, *process)) continue;
@@ -79,6 +83,12 @@ Chosen choose(const Placement& placement,
 
 std::string title(const Placement& placement, const EdgeSpec& edge) {
     return placement.stage(edge.from).name + " -> " + placement.stage(edge.to).name;
+}
+
+/// As the table of the plan writes it.
+std::string device_text(const GpuMachine& machine, const Device& device) {
+    if (machine.nodes.empty() || !device.gpu) return to_text(device);
+    return machine.gpu_name(*device.gpu);
 }
 
 const char* word_of(TransportChoice choice) {
@@ -130,8 +140,8 @@ std::string transports_text(const std::vector<EdgeSpec>& edges,
         const PlacedStage& to = placement.stage(edge.to);
         const bool keys = from.role != StageRole::Segment;
         text += fmt::format("{}, {}: {} to {}", title(placement, edge),
-                            keys ? "keys and values" : "hidden states", to_text(from.device),
-                            to_text(to.device));
+                            keys ? "keys and values" : "hidden states",
+                            device_text(machine, from.device), device_text(machine, to.device));
         if (from.device.gpu && to.device.gpu && *from.device.gpu != *to.device.gpu) {
             const GpuLink link = machine.link(*from.device.gpu, *to.device.gpu);
             text += fmt::format(" (link {})", to_text(link));

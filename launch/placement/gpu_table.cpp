@@ -75,7 +75,7 @@ std::vector<Cells> rows_of(const GpuPlan& plan,
     std::vector<Cells> rows;
     for (std::size_t g = 0; g < gpus.size(); ++g) {
         Cells& one = rows.emplace_back(g == 0 ? row : Cells{});
-        one[2] = to_text(Device{gpus[g]});
+        one[2] = request.machine.gpu_name(gpus[g]);
         one[3] = gpu_at(request, gpus[g]).name;
         one[8] = megabytes(left.at(gpus[g]));
         if (g >= shares.size()) continue;
@@ -92,7 +92,7 @@ std::string unused_text(const GpuRequest& request, const std::map<int, std::uint
     std::string text;
     for (const auto& [gpu, bytes] : left) {
         if (bytes != room_of(gpu_at(request, gpu))) continue;
-        text += fmt::format("{}cuda:{}", text.empty() ? "not used: " : ", ", gpu);
+        text += (text.empty() ? "not used: " : ", ") + request.machine.gpu_name(gpu);
     }
     return text.empty() ? text : text + "\n";
 }

@@ -251,7 +251,8 @@ std::vector<ProcessSpec> children_of(const Placement& placement,
                             .name = process.name,
                             .cores = process.cores,
                             .payload = encode(assignment_of(process, placement, config, common)),
-                            .on_death = process.on_death});
+                            .on_death = process.on_death,
+                            .node = static_cast<std::uint32_t>(process.machine)});
     }
     return children;
 }
@@ -262,6 +263,7 @@ SupervisorOptions supervisor_options(const SupervisionConfig& supervision) {
     options.shutdown_grace = supervision.shutdown_grace;
     options.restarts.restarts_max = supervision.restarts_max;
     options.restarts.period = supervision.restart_period;
+    options.restarts.machine_wait = supervision.machine_wait;
     options.restarts.backoff.assign(supervision.backoff.begin(), supervision.backoff.end());
     options.hang_limit = supervision.hang_limit;
     options.stop_grace = supervision.stop_grace;
@@ -312,7 +314,8 @@ std::string placement_table(const Placement& placement,
     for (std::size_t p = 0; p < placement.processes.size(); ++p) {
         const PlacedProcess& process = placement.processes[p];
         // News and logs call a shared process by its own name.
-        const std::string pid = std::to_string(pids[p]);
+        // A process of another machine has a number there alone.
+        const std::string pid = process.machine == 0 ? std::to_string(pids[p]) : "@" + process.node;
         const std::string title = process.stages.size() > 1 ? process.name + "[" + pid + "]" : pid;
         for (const StageId id : process.stages) {
             const PlacedStage& stage = placement.stage(id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/core.h>
+#include <numeric>
 
 #include "ipc/base/check.hpp"
 #include "ipc/wire/control.hpp"
@@ -187,11 +188,10 @@ void choose_lanes(const PipelineConfig& config,
 
 Status give_cores(const PipelineConfig& config,
                   std::vector<CoreDemand>& demands,
-                  const std::vector<int>& usable_cores,
+                  const std::vector<std::vector<int>>& cores_of,
                   Placement& placement) {
     choose_lanes(config, placement, demands);
-    const std::vector<std::vector<int>> shares = share_cores(demands, usable_cores);
-    const std::vector<bool> shared = cores_shared(shares);
+    const auto [shares, shared] = share_cores_by_machine(demands, cores_of);
     for (std::size_t i = 0; i < demands.size(); ++i) {
         PlacedProcess& process = placement.processes[i];
         process.cores = shares[i];
@@ -221,11 +221,31 @@ int gravity(OnDeath policy) {
     return 2;
 }
 
+/// The machine that the members of a process name; 0: the conductor's.
+Result<std::size_t> machine_of(const PipelineConfig& config,
+                               const std::vector<const StageConfig*>& members,
+                               const std::vector<OtherMachine>& others) {
+    const Result<std::string> name =
+        common(config, members, "node", std::string{}, [](const StageConfig& s) { return s.node; });
+    if (!name) return name.error();
+    if (name.value().empty()) return std::size_t{0};
+    std::string known;
+    for (std::size_t i = 0; i < others.size(); ++i) {
+        if (others[i].name == name.value()) return i + 1;
+        known += (known.empty() ? "" : ", ") + others[i].name;
+    }
+    const std::string there = others.empty() ? "this run has one machine (--meet finds others)"
+                                             : "the other machines are: " + known;
+    return placement_error(config, "[[stage]] \"" + members.front()->name + "\": node = \"" +
+                                       name.value() + "\" is not there; " + there);
+}
+
 /// The process that hosts `stages[index]`, if it is the first one of it, and what it asks for.
 Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
                                                    const std::vector<const StageConfig*>& stages,
                                                    std::size_t index,
-                                                   const std::vector<int>& usable_cores,
+                                                   const std::vector<OtherMachine>& others,
+                                                   const std::vector<std::vector<int>>& cores_of,
                                                    std::vector<CoreDemand>& demands) {
     const StageConfig& first = *stages[index];
     std::vector<const StageConfig*> members;
@@ -246,8 +266,13 @@ Result<std::optional<PlacedProcess>> place_process(const PipelineConfig& config,
             config, fmt::format("process = \"{}\" is named by {} stages, expected at most {}",
                                 process.name, members.size(), control::kActorsMax));
     }
-    Result<CoreDemand> demand = demand_of(config, members, usable_cores);
+    const Result<std::size_t> machine = machine_of(config, members, others);
+    if (!machine) return machine.error();
+    process.machine = machine.value();
+    if (process.machine != 0) process.node = others[process.machine - 1].name;
+    Result<CoreDemand> demand = demand_of(config, members, cores_of[process.machine]);
     if (!demand) return demand.error();
+    demand.value().machine = process.machine;
     demands.push_back(std::move(demand).value());
     return std::optional{std::move(process)};
 }
@@ -336,13 +361,19 @@ const char* Placement::role_text(StageId id) const {
 
 Result<Placement> place(const PipelineConfig& config,
                         int layers,
-                        const std::vector<int>& usable_cores) {
+                        const std::vector<int>& usable_cores,
+                        const std::vector<OtherMachine>& others) {
     PACE_CHECK(layers > 0 && !usable_cores.empty(), "a model has layers, a process has a core");
     if (Status s = check_automatic(config); !s.ok()) return s.error();
     const std::vector<const StageConfig*> stages = in_id_order(config);
     const auto segments =
         static_cast<int>(std::count_if(config.stages.begin(), config.stages.end(), is_segment));
 
+    std::vector<std::vector<int>> cores_of{usable_cores};
+    for (const OtherMachine& other : others) {
+        cores_of.emplace_back(static_cast<std::size_t>(std::max(1, other.cores)));
+        std::iota(cores_of.back().begin(), cores_of.back().end(), 0);
+    }
     Placement placement;
     std::vector<CoreDemand> demands;
     for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -360,12 +391,12 @@ Result<Placement> place(const PipelineConfig& config,
             placed.layers = concrete_layers(stage.layers, layers, static_cast<int>(i), segments);
         }
         Result<std::optional<PlacedProcess>> process =
-            place_process(config, stages, i, usable_cores, demands);
+            place_process(config, stages, i, others, cores_of, demands);
         if (!process) return process.error();
         if (process.value()) placement.processes.push_back(*std::move(process).value());
     }
     if (Status s = check_cover(config, placement.stages, layers); !s.ok()) return s.error();
-    if (Status s = give_cores(config, demands, usable_cores, placement); !s.ok()) return s.error();
+    if (Status s = give_cores(config, demands, cores_of, placement); !s.ok()) return s.error();
     choose_rows(config.schedule, placement);
     return placement;
 }

@@ -28,11 +28,21 @@ struct PlacedStage {
     std::int32_t retain_mb = 0;               // of a segment with another behind it
 };
 
+/// Another machine of a run.
+struct OtherMachine {
+    std::string name;
+    int cores = 1;  // that stages may use there
+};
+
 struct PlacedProcess {
     std::string name;             // of its only stage, or as `process` in the file names it
+    std::size_t machine = 0;      // 0: the conductor's; else the number of the other one, from 1
+    std::string node;             // its name; empty: the conductor's
     std::vector<StageId> stages;  // in the order of their ids, never empty
-    std::vector<int> cores;       // never empty, in the order in which threads take them
-    int threads = 1;              // 1 .. cores.size()
+    /// Never empty, in the order in which threads take them. Of another machine: places in its own
+    /// order of the cores that stages may use.
+    std::vector<int> cores;
+    int threads = 1;        // 1 .. cores.size()
     bool may_spin = false;  // no other process computes on its cores: its threads may spin there
     OnDeath on_death = OnDeath::RebuildChain;  // the gravest of its stages' settings
 
@@ -67,9 +77,11 @@ struct Placement {
 /// Errors: BadArgument when the segments leave a gap, overlap or are empty, when a core does not
 /// exist, when a process has more threads than cores, is told two different things or hosts too
 /// many stages.
+/// `others`: stages whose `node` names one of them run there. Errors too: a node that is not there.
 [[nodiscard]] Result<Placement> place(const PipelineConfig& config,
                                       int layers,
-                                      const std::vector<int>& usable_cores);
+                                      const std::vector<int>& usable_cores,
+                                      const std::vector<OtherMachine>& others = {});
 
 /// A message if more processes compute than there are cores, so that they compete for
 /// them; else empty.

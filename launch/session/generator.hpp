@@ -91,11 +91,14 @@ struct StartOutput {
     Show bars = Show::No;  // of loading
 };
 
-/// What a command wants to know about a pipeline while it runs.
+struct Cluster;
+
+/// What a command wants to know about a pipeline while it runs, and its other machines.
 struct SessionObservers {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the generator
     bool trace = false;     // record events for trace_text()
     StartOutput output = {};
+    Cluster* cluster = nullptr;  // the other machines; must outlive the generator
 };
 
 /// One process, nothing speculated. Packs the weights; `bars`: whether stderr shows how far. `file`

@@ -117,7 +117,8 @@ Result<std::unique_ptr<Generator>> make_pipeline_generator(const ModelFile& file
                                                            const ResolvedConfig& pipeline,
                                                            const SessionObservers& hooks) {
     Result<std::unique_ptr<PipelineSession>> session = PipelineSession::open(
-        file, options, pipeline, {.log = hooks.log, .trace = hooks.trace, .output = hooks.output});
+        file, options, pipeline,
+        {.log = hooks.log, .trace = hooks.trace, .output = hooks.output, .cluster = hooks.cluster});
     if (!session) return session.error();
     return std::unique_ptr<Generator>{
         std::make_unique<PipelineGenerator>(std::move(session).value())};

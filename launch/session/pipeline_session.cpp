@@ -219,8 +219,9 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
                                                                const ModelOptions& model,
                                                                const ResolvedConfig& pipeline,
                                                                const SessionOptions& options) {
-    Result<PipelinePlan> plan = plan_pipeline(
-        file, model, pipeline, {.contexts = options.requests, .bytes = options.kv_memory});
+    Result<PipelinePlan> plan =
+        plan_pipeline(file, model, pipeline,
+                      {.contexts = options.requests, .bytes = options.kv_memory}, options.cluster);
     if (!plan) return plan.error();
     if (options.output.remarks) {
         const auto cores = static_cast<int>(usable_cores(plan.value().machine, model).size());
@@ -230,8 +231,9 @@ Result<std::unique_ptr<PipelineSession>> PipelineSession::open(const ModelFile& 
     }
     auto thread = std::make_unique<LoopThread>();
     Result<std::unique_ptr<Impl>> made = thread->call([&]() -> Result<std::unique_ptr<Impl>> {
-        Result<StartedPipeline> started = start_pipeline(
-            plan.value(), file, model, pipeline, *options.log, options.trace, options.output.bars);
+        Result<StartedPipeline> started =
+            start_pipeline(plan.value(), file, model, pipeline, *options.log, options.trace,
+                           options.output.bars, options.cluster);
         if (!started) return started.error();
         return std::make_unique<Impl>(*thread, std::move(started).value(), std::move(plan).value(),
                                       pipeline, file.config(), *options.log);

@@ -37,7 +37,8 @@ struct SessionOptions {
     RunLog* log = nullptr;  // never nullptr when it is used; must outlive the session
     bool trace = false;     // record events for trace_text()
     StartOutput output = {};
-    int requests = 1;  // that decode at once: the KV caches get room for so many contexts
+    Cluster* cluster = nullptr;  // the other machines; must outlive the session
+    int requests = 1;            // that decode at once: the KV caches get room for so many contexts
     std::uint64_t kv_memory = 0;  // instead: bytes of the target's KV caches (KvSize); 0: no
 };
 

@@ -16,6 +16,7 @@
 #include "launch/placement/edge_transports.hpp"
 #include "launch/placement/found_machine.hpp"
 #include "launch/placement/kv_room.hpp"
+#include "launch/placement/node_shares.hpp"
 #include "launch/placement/stage_sizes.hpp"
 #include "launch/session/load_bar.hpp"
 
@@ -130,6 +131,16 @@ Status check_draft_search(const PipelineConfig& config, const ModelFile& file) {
     return Error{status.error().code, config.file + ": " + status.error().what};
 }
 
+/// Those of the stages on this machine. An agent's stage that finds no room says so itself.
+std::vector<MemoryNeed> needs_here(const PipelinePlan& plan) {
+    std::vector<MemoryNeed> needs;
+    for (std::size_t i = 0; i < plan.needs.size(); ++i) {
+        const StageId id = plan.placement.stages[i].id;
+        if (plan.placement.process_of(id).machine == 0) needs.push_back(plan.needs[i]);
+    }
+    return needs;
+}
+
 }  // namespace
 
 std::string unpinned_text(int pin_error) {
@@ -151,13 +162,17 @@ std::vector<int> usable_cores(const Machine& machine, const ModelOptions& option
 Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                    const ModelOptions& options,
                                    const ResolvedConfig& pipeline,
-                                   const KvSize& kv) {
-    const PipelineConfig& config = pipeline.config;
+                                   const KvSize& kv,
+                                   const Cluster* cluster) {
+    const std::vector<OtherMachine> others = others_of(cluster);
+    const Result<PipelineConfig> shared = share_nodes(pipeline.config, others);
+    if (!shared) return shared.error();
+    const PipelineConfig& config = shared.value();
     if (Status s = check_gpus(config); !s) return s.error();
     Result<Machine> machine = read_machine();
     if (!machine) return machine.error();
     const std::vector<int> cores = usable_cores(machine.value(), options);
-    Result<Placement> placement = place(config, file.config().layers, cores);
+    Result<Placement> placement = place(config, file.config().layers, cores, others);
     if (!placement) return placement.error();
     if (Status s = check_self_draft(pipeline, placement.value(), file); !s) return s.error();
     if (Status s = check_draft_search(config, file); !s) return s.error();
@@ -176,7 +191,7 @@ Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                       .text_slots = sizes.value().text_slots()};
     plan.rounded = sizes.value().rounded(plan.placement);
     plan.needs = sizes.value().needs(plan.placement);
-    if (Status s = check_memory(plan.needs, read_available_memory()); !s) return s.error();
+    if (Status s = check_memory(needs_here(plan), read_available_memory()); !s) return s.error();
     plan.edges = edges_of(plan.placement, config, sizes.value().edges(plan.placement));
     if (Status s = resolve_transports(plan, config); !s) return s.error();
     return plan;
@@ -204,9 +219,15 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
                                        const ResolvedConfig& pipeline,
                                        RunLog& log,
                                        bool trace,
-                                       Show bars) {
-    Result<std::unique_ptr<Supervisor>> created =
-        Supervisor::create(options_of(pipeline.config, log, trace));
+                                       Show bars,
+                                       Cluster* cluster) {
+    SupervisorOptions wanted = options_of(pipeline.config, log, trace);
+    if (cluster != nullptr) {
+        wanted.make_node = [cluster](NodeEvents events) {
+            return cluster->hub->make_node(std::move(events), false);
+        };
+    }
+    Result<std::unique_ptr<Supervisor>> created = Supervisor::create(std::move(wanted));
     if (!created) return with_remedy(created.error());
     Supervisor& supervisor = *created.value();
     const CommonAssignment common{.model = naming(options, file),

@@ -12,6 +12,7 @@
 #include "launch/base/model_options.hpp"
 #include "launch/base/progress_bar.hpp"
 #include "launch/base/run_log.hpp"
+#include "launch/cluster/cluster.hpp"
 #include "launch/load/used_parts.hpp"
 #include "launch/placement/memory_plan.hpp"
 #include "launch/placement/placement.hpp"
@@ -41,11 +42,13 @@ struct PipelinePlan {
 
 /// `kv`: how much room the KV caches get. `options.threads`: the pipeline gets
 /// so many cores in all, beside those that the configuration names; 0: all.
+/// `cluster`: the other machines; stages without a `node` are shared out (node_shares.hpp).
 /// Errors: as place(), check_gpus(), check_memory(), choose_transports() and plan_draft_backend().
 [[nodiscard]] Result<PipelinePlan> plan_pipeline(const ModelFile& file,
                                                  const ModelOptions& options,
                                                  const ResolvedConfig& pipeline,
-                                                 const KvSize& kv);
+                                                 const KvSize& kv,
+                                                 const Cluster* cluster = nullptr);
 
 /// Bytes of the host's memory that the pipeline takes with KV caches of that size; nothing: a stage
 /// is on a GPU, or there is no plan.
@@ -69,7 +72,8 @@ struct StartedPipeline {
                                                      const ResolvedConfig& pipeline,
                                                      RunLog& log,
                                                      bool trace,
-                                                     Show bars);
+                                                     Show bars,
+                                                     Cluster* cluster = nullptr);
 
 /// A line about stages that could not be pinned to their cores (Supervisor::pin_error); empty for
 /// 0.

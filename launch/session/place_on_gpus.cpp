@@ -60,6 +60,11 @@ Result<ResolvedPipeline> place_on_gpus(ResolvedConfig pipeline,
     if (!host) return host.error();
     const Result<GpuMachine> machine = machine_of(choice, host.value());
     if (!machine) return machine.error();
+    if (!machine.value().nodes.empty() && !choice.described)
+        return Error{Errc::Unsupported,
+                     "--machine " + choice.machine_file +
+                         " describes several machines ([[node]]): with it a plan can be shown "
+                         "(--dry-run); stages that run name their `node` and `device`"};
     Result<std::vector<int>> gpus = chosen_gpus(choice, machine.value());
     if (!gpus) return gpus.error();
     const Result<StageSizes> sizes = StageSizes::open(file, model, pipeline, {});

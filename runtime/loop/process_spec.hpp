@@ -30,6 +30,7 @@ struct ProcessSpec {
     std::vector<int> cores = {};          // empty: not pinned
     std::vector<std::byte> payload = {};  // of its Assign
     OnDeath on_death = OnDeath::StopRun;
+    std::uint32_t node = 0;  // its machine: 0 is the conductor's, others as runtime/cluster counts
 };
 
 }  // namespace paceline

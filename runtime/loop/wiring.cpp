@@ -252,9 +252,12 @@ Status WiringPlan::wire(StageId id, Epoch epoch) {
     unwire(id);
     Process& process = find(id);
     process.epoch = epoch;
-    Result<ShmFile> bell = Doorbell::create("bell-" + number(id));
-    if (!bell.ok()) return bell.error();
-    process.bell = std::move(bell).value();
+    const bool away = process.spec.node != 0;
+    if (!away || !relay_bell_) {
+        Result<ShmFile> bell = Doorbell::create(away ? "bell-relay" : "bell-" + number(id));
+        if (!bell.ok()) return bell.error();
+        (away ? relay_bell_ : process.bell) = std::move(bell).value();
+    }
     process.wired = true;
     for (Edge& edge : edges_) {
         if (edge.from_process != id && edge.to_process != id) continue;
@@ -300,7 +303,7 @@ void WiringPlan::collect(StageId process,
         wire.outgoing = outgoing;
         wire.ring_file = enclose(edge.ring);
         wire.pool_file = enclose(edge.pool);
-        wire.bell_file = edge.ring ? enclose(other.bell) : control::kNoFile;
+        wire.bell_file = edge.ring ? enclose(bell(other)) : control::kNoFile;
         wire.transport = edge.spec.transport;
         if (has_link(edge.spec.transport)) wire.name = edge.spec.name;
         edges.push_back(wire);
@@ -311,7 +314,7 @@ WiringPlan::WireMessage<control::Wire> WiringPlan::wire_message_for(StageId id) 
     const Process& process = find(id);
     PACE_CHECK(process.wired, "a message for a process that is not wired");
     WireMessage<control::Wire> outgoing;
-    outgoing.files.push_back(process.bell.fd());
+    outgoing.files.push_back(bell(process).fd());
     outgoing.message.bell_file = 0;
     outgoing.message.spin_micros = process.spec.spin_micros;
     collect(id, {}, outgoing.message.edges, outgoing.files);
@@ -342,7 +345,7 @@ WiringPlan::Offer WiringPlan::judge(const control::EdgeOffer& offer, StageId sen
 }
 
 Result<Doorbell> WiringPlan::bell_of(StageId id) const {
-    Result<ShmRegion> region = ShmRegion::attach(find(id).bell.fd(), sizeof(DoorbellHeader));
+    Result<ShmRegion> region = ShmRegion::attach(bell(find(id)).fd(), sizeof(DoorbellHeader));
     if (!region.ok()) return region.error();
     return Doorbell::attach(std::move(region).value());
 }

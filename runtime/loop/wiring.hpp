@@ -100,6 +100,9 @@ struct AttachedEdges {
 /// All channels of a pipeline, held by the conductor: makes the memory, and says what to send
 /// to each process. Neither copies nor maps a tensor.
 ///
+/// On the conductor's machine the relay (runtime/cluster) takes the place of the processes of other
+/// machines: they have one doorbell between them, the relay's.
+///
 /// A channel exists while both of its processes are wired. When one is lost, its channels are
 /// removed (unwire()); its next incarnation gets new ones to all wired processes (wire()), in new
 /// memory.
@@ -159,6 +162,9 @@ private:
         bool wired = false;
         ShmFile bell;
     };
+    [[nodiscard]] const ShmFile& bell(const Process& process) const {
+        return process.spec.node == 0 ? process.bell : relay_bell_;
+    }
     [[nodiscard]] Process& find(StageId id);
     [[nodiscard]] const Process& find(StageId id) const;
     [[nodiscard]] const Process* home(StageId actor) const;
@@ -171,6 +177,7 @@ private:
 
     std::vector<Process> processes_;
     std::vector<Edge> edges_;
+    ShmFile relay_bell_;  // made with the first process of another machine
     Checksums checksums_ = Checksums::HeadersOnly;
 };
 

@@ -158,6 +158,59 @@ const char* name_of(Activity activity) {
     return "unknown";
 }
 
+// ---- between machines ----
+
+namespace {
+
+using BlockWords = std::array<std::uint64_t, kTelemetryBlockBytes / sizeof(std::uint64_t)>;
+static_assert(kTelemetryBlockBytes == sizeof(TelemetryLayout));
+
+constexpr std::size_t word_at(std::size_t offset) {
+    return offset / sizeof(std::uint64_t);
+}
+
+}  // namespace
+
+Result<TelemetryBlock> read_telemetry_block(std::span<const std::byte> memory) {
+    if (memory.size() < kTelemetryBlockBytes)
+        return Error{Errc::Protocol, fmt::format("a telemetry block of {} bytes", memory.size())};
+    // Word by word, each as its writer stores it or in part: all are figures of their own.
+    BlockWords words{};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): atomic_ref has no const form
+        auto* word = const_cast<std::uint64_t*>(
+            std::launder(reinterpret_cast<const std::uint64_t*>(memory.data()) + i));
+        words[i] = std::atomic_ref<std::uint64_t>{*word}.load(std::memory_order_acquire);
+    }
+    TelemetryBlock block{};
+    std::memcpy(block.data(), words.data(), block.size());
+    return block;
+}
+
+Status write_telemetry_block(std::span<std::byte> memory,
+                             const TelemetryBlock& block,
+                             std::chrono::nanoseconds shift) {
+    BlockWords words{};
+    std::memcpy(words.data(), block.data(), block.size());
+    if (memory.size() < kTelemetryBlockBytes)
+        return Error{Errc::Protocol, fmt::format("a telemetry block of {} bytes", memory.size())};
+    auto* own = std::launder(reinterpret_cast<std::uint64_t*>(memory.data()));
+    // magic | version, stage | epoch, trace capacity
+    const bool same_epoch =
+        static_cast<std::uint32_t>(words[2]) == static_cast<std::uint32_t>(own[2]);
+    if (words[0] != kTelemetryMagic || words[0] != own[0] || words[1] != own[1] || !same_epoch) {
+        return Error{Errc::Protocol, "a telemetry block of another incarnation or version"};
+    }
+    constexpr std::size_t kSince = word_at(offsetof(TelemetryLayout, since_ns));
+    constexpr std::size_t kDeadline = word_at(offsetof(TelemetryLayout, deadline_ns));
+    constexpr std::size_t kTraced = word_at(offsetof(TelemetryLayout, traced));
+    words[kSince] += static_cast<std::uint64_t>(shift.count());
+    if (words[kDeadline] != 0) words[kDeadline] += static_cast<std::uint64_t>(shift.count());
+    for (std::size_t i = word_at(offsetof(TelemetryLayout, activity)); i < kTraced; ++i)
+        std::atomic_ref<std::uint64_t>{own[i]}.store(words[i], std::memory_order_relaxed);
+    return {};
+}
+
 // ---- the writer ----
 
 Result<ShmFile> StageTelemetry::create(StageId stage,

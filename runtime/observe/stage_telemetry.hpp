@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,19 @@ struct TelemetrySnapshot {
 };
 
 struct TelemetryLayout;  // stage_telemetry.cpp
+
+/// The block without its trace, as bytes for another machine (runtime/cluster).
+inline constexpr std::size_t kTelemetryBlockBytes = 896;
+using TelemetryBlock = std::array<std::byte, kTelemetryBlockBytes>;
+/// Of a mapped block. Errc::Protocol if it is none.
+[[nodiscard]] Result<TelemetryBlock> read_telemetry_block(std::span<const std::byte> memory);
+/// Into a mapped block of the same stage and epoch: activity, jobs, gauges, counters. `shift` is
+/// added to its times: what the clock here shows more than the sender's. The pid is not taken over,
+/// which means another process here. Errc::Protocol if either is no block, or they are of two
+/// incarnations. The caller is the only writer.
+[[nodiscard]] Status write_telemetry_block(std::span<std::byte> memory,
+                                           const TelemetryBlock& block,
+                                           std::chrono::nanoseconds shift);
 
 /// The writer's end.
 class StageTelemetry {

@@ -1,6 +1,5 @@
 #include "runtime/parent/child.hpp"
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fmt/core.h>
@@ -11,19 +10,10 @@
 #include <utility>
 #include <variant>
 
-#include <boost/asio/post.hpp>
-
 #include "runtime/parent/own_cgroups.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kLastWords = 12;  // lines
-// Limits, so that a child that writes endlessly does not delay reading from others.
-constexpr int kReadsPerPoll = 1;       // of its output, 4 KiB each
-constexpr int kMessagesPerPoll = 256;  // of its control socket
-constexpr int kLastReads = 32;         // of one that has ended: more than a pipe holds
-constexpr int kLastMessages = 64;      // and more than a socket does
 
 /// How often the kernel's out-of-memory killer has struck in this process's control group, which
 /// its stages share; nothing where that cannot be read.
@@ -51,25 +41,28 @@ Child::Child(boost::asio::io_context& io,
       name_{std::move(name)},
       events_{events},
       pid_{started.pid},
-      control_{std::move(started.control)},
       exit_watch_{io},
-      control_watch_{io, started.control_watch.release()},
-      output_watch_{io, started.output.release()},
-      log_{kLastWords,
-           [this](std::string_view line) {
-               if (events_.on_line) events_.on_line(who_, line);
-           }},
+      control_{io,
+               std::move(started.control),
+               std::move(started.control_watch),
+               title(),
+               [this](ControlSocket::Received received) { take(std::move(received)); },
+               [this](const Error& error) { events_.on_silence(who_, error); }},
+      output_{io, std::move(started.output),
+              [this](std::string_view line) {
+                  if (events_.on_line) events_.on_line(who_, line);
+              }},
       oom_kills_{count_oom_kills()} {
     if (started.pidfd) {
         exit_watch_.assign(started.pidfd.release());
         watch_exit();
     }
-    watch_control();
-    watch_output();
+    control_.watch();
+    output_.watch();
 }
 
 void Child::watch_exit() {
-    exit_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
+    exit_watch_.async_wait(exit_watch_.wait_read, [this](const boost::system::error_code& error) {
         if (error) return;
         // Readiness is only a hint, and reaping kills: never one that lives.
         if (has_ended()) {
@@ -77,31 +70,6 @@ void Child::watch_exit() {
         } else {
             watch_exit();
         }
-    });
-}
-
-void Child::watch_control() {
-    control_watch_.async_wait(Descriptor::wait_read,
-                              [this](const boost::system::error_code& error) {
-                                  if (!error) listen();
-                              });
-}
-
-/// One poll. What was already read causes no further wake-up: then the next poll is requested at
-/// once.
-void Child::listen() {
-    if (receive()) {
-        boost::asio::post(control_watch_.get_executor(), [this] { listen(); });
-    } else if (!silent_ && !gone_) {
-        watch_control();
-    }
-}
-
-void Child::watch_output() {
-    output_watch_.async_wait(Descriptor::wait_read, [this](const boost::system::error_code& error) {
-        if (error) return;
-        read_output(kReadsPerPoll);
-        if (!output_closed_) watch_output();
     });
 }
 
@@ -128,9 +96,8 @@ void Child::reap() {
         well = info.si_code == CLD_EXITED && info.si_status == 0;
         if (killed_ && info.si_code == CLD_KILLED && info.si_status == SIGKILL) end = "was killed";
     }
-    for (int i = 0; i < kLastMessages && receive();) ++i;
-    read_output(kLastReads);
-    log_.finish();
+    control_.finish();
+    output_.finish();
     gone_ = true;
     events_.on_exit(who_, well, exit_report(end));
 }
@@ -145,73 +112,21 @@ std::string Child::exit_report(const std::string& end) const {
     return text + last_words();
 }
 
-void Child::read_output(int reads_max) {
-    std::array<char, 4096> text;
-    for (int reads = 0; reads < reads_max; ++reads) {
-        const ssize_t count = ::read(output_watch_.native_handle(), text.data(), text.size());
-        if (count > 0) {
-            log_.append({text.data(), static_cast<std::size_t>(count)});
-            continue;
-        }
-        if (count < 0 && errno == EINTR) continue;
-        output_closed_ = output_closed_ || count == 0;
-        return;
-    }
-}
-
-/// Whether there may be more.
-bool Child::receive() {
-    for (int messages = 0; messages < kMessagesPerPoll; ++messages) {
-        if (silent_ || gone_) return false;
-        Result<std::optional<ControlSocket::Received>> received = control_.try_receive();
-        if (!received.ok()) {
-            silent_ = true;
-            events_.on_silence(who_, received.error());
-        } else if (!received.value()) {
-            return false;
-        } else {
-            const auto* failed = std::get_if<control::Failed>(&received.value()->message);
-            if (failed != nullptr) failure_ = failed->text;
-            events_.on_message(who_, std::move(*received.value()));
-        }
-    }
-    return true;
-}
-
-Status Child::send(const control::Message& message,
-                   std::span<const int> files,
-                   std::chrono::milliseconds limit,
-                   Envelope envelope) {
-    if (silent_) return Error{Errc::PeerGone, title() + " is not listening any more"};
-    const Status sent = outbox_.push(control_, ControlSocket::Frame{message, files, envelope},
-                                     limit, ControlOutbox::Clock::now());
-    if (!sent.ok()) fall_silent(sent.error());
-    return sent;
+void Child::take(ControlSocket::Received received) {
+    const auto* failed = std::get_if<control::Failed>(&received.message);
+    if (failed != nullptr) failure_ = failed->text;
+    events_.on_message(who_, std::move(received));
 }
 
 void Child::flush() {
-    if (silent_ || gone_ || outbox_.empty()) return;
-    const auto now = ControlOutbox::Clock::now();
-    if (stopped_) outbox_.excuse(now);
-    const Result<bool> moved = outbox_.flush(control_, now);
-    if (!moved.ok()) return fall_silent(moved.error());
-    if (moved.value() && events_.on_flushed) events_.on_flushed(who_);
-}
-
-void Child::fall_silent(const Error& error) {
-    // If it has closed its end, that is how it is reported.
-    (void)receive();
-    if (silent_) return;
-    // Half a message may have been sent: no further message can follow on this socket.
-    silent_ = true;
-    events_.on_silence(who_, {Errc::System, title() + ": " + error.what});
+    if (control_.flush(stopped_) && events_.on_flushed) events_.on_flushed(who_);
 }
 
 void Child::kill() {
     if (gone_) return;
     // One whose socket closed first was most likely dead already: then the signal came from
     // elsewhere.
-    if (!silent_) killed_ = true;
+    if (!control_.silent()) killed_ = true;
     // It has no group of its own where setpgid is denied (spawn.hpp).
     if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);
 }
@@ -231,11 +146,6 @@ void Child::look_for_changes() {
 
 std::string Child::title() const {
     return fmt::format("stage '{}' (process {})", name_, pid_);
-}
-
-std::string Child::last_words() const {
-    const std::string words = log_.last_words();
-    return words.empty() ? "" : "; its last lines:" + words;
 }
 
 }  // namespace paceline

@@ -1,13 +1,15 @@
 // Child: one started stage process as its node agent sees it.
 //
-// Watches the process descriptor (the process has ended), the control socket (a message, or the end
-// of file) and its output; and asks the kernel whether the process was stopped, and without a
-// process descriptor whether it has ended. It reports these as NodeEvents and decides nothing.
+// Watches the process descriptor (the process has ended), the control socket (child_control.hpp)
+// and the output (child_output.hpp); and asks the kernel whether the process was stopped, and
+// without a process descriptor whether it has ended. It reports these as NodeEvents and decides
+// nothing.
 // Included by local_node.cpp and child.cpp alone, because it includes Asio.
 //
 // Owns its descriptors; the destructor neither kills nor reaps. One thread, the io_context's.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <sys/types.h>
@@ -17,8 +19,8 @@
 
 #include "ipc/base/result.hpp"
 #include "ipc/wire/control_socket.hpp"
-#include "runtime/parent/child_log.hpp"
-#include "runtime/parent/control_outbox.hpp"
+#include "runtime/parent/child_control.hpp"
+#include "runtime/parent/child_output.hpp"
 #include "runtime/parent/node_agent.hpp"
 #include "runtime/parent/spawn.hpp"
 
@@ -40,12 +42,8 @@ public:
     [[nodiscard]] bool gone() const { return gone_; }
     /// -1 if there is none (Spawned::pidfd).
     [[nodiscard]] int pidfd() { return exit_watch_.native_handle(); }
-    [[nodiscard]] int control_fd() const { return control_.fd(); }
+    [[nodiscard]] ChildControl& control() { return control_; }
 
-    [[nodiscard]] Status send(const control::Message& message,
-                              std::span<const int> files,
-                              std::chrono::milliseconds limit,
-                              Envelope envelope);
     /// Sends waiting messages, and reports a child that has read nothing for too long.
     void flush();
     /// SIGKILL to the whole process group; on_exit follows through the io_context.
@@ -55,38 +53,27 @@ public:
     void look_for_changes();
 
     [[nodiscard]] std::string title() const;
-    [[nodiscard]] std::string last_words() const;
+    [[nodiscard]] std::string last_words() const { return output_.last_words(); }
 
 private:
-    using Descriptor = boost::asio::posix::stream_descriptor;
     void watch_exit();
-    void watch_control();
-    void watch_output();
     [[nodiscard]] bool has_ended() const;
     void reap();
-    void fall_silent(const Error& error);
-    void read_output(int reads_max);
-    [[nodiscard]] bool receive();
-    void listen();
+    void take(ControlSocket::Received received);
     [[nodiscard]] std::string exit_report(const std::string& end) const;
 
     Incarnation who_;
     std::string name_;
     const NodeEvents& events_;
     pid_t pid_;
-    ControlSocket control_;
-    ControlOutbox outbox_;
-    Descriptor exit_watch_;     // owns the pidfd, if there is one
-    Descriptor control_watch_;  // a second descriptor of the control socket
-    Descriptor output_watch_;   // owns the pipe of stdout and stderr
-    ChildLog log_;
+    boost::asio::posix::stream_descriptor exit_watch_;  // owns the pidfd, if there is one
+    ChildControl control_;
+    ChildOutput output_;
     std::optional<std::uint64_t> oom_kills_;  // of this control group, when it was started
     std::string failure_;                     // what it reported before it ended
     bool killed_ = false;                     // by us
-    bool silent_ = false;
-    bool stopped_ = false;  // by a signal: it cannot read
+    bool stopped_ = false;                    // by a signal: it cannot read
     bool gone_ = false;
-    bool output_closed_ = false;
 };
 
 }  // namespace paceline

@@ -17,7 +17,7 @@ void HangCheck::note_pause() {
     const StageWatch::Nanos before = std::exchange(polled_at_, now);
     const StageWatch::Nanos gap = now - before;
     if (before.count() == 0 || gap <= kLateCheck) return;
-    for (SupervisedStage& stage : run_.stages.all()) stage.watch.paused(now, gap);
+    for (SupervisedStage& stage : run_.stages.all()) stage.newest.watch.paused(now, gap);
     run_.recovery->paused(std::chrono::duration_cast<Micros>(gap), micros_now());
 }
 
@@ -26,11 +26,12 @@ void HangCheck::look() {
     if (now - looked_at_ < kCheckInterval) return;
     looked_at_ = now;
     for (SupervisedStage& stage : run_.stages.all()) {
-        if (stage.gone || stage.state != SupervisedStage::State::Ready) continue;
+        if (stage.newest.gone || stage.newest.state != StageIncarnation::State::Ready) continue;
+        if (run_.node->judges_deadlines(stage.spec.id)) continue;
         const std::optional<std::string> complaint =
-            stage.watch.complaint(stage.telemetry->snapshot(), now);
+            stage.newest.watch.complaint(stage.newest.telemetry->snapshot(), now);
         if (!complaint) continue;
-        stage.hung = !stage.watch.is_stopped();
+        stage.newest.hung = !stage.newest.watch.is_stopped();
         run_.recovery->suspect(stage.spec.id, stage.epoch,
                                run_.node->title(stage.who()) + " " + *complaint, micros_now());
     }

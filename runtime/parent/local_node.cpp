@@ -125,7 +125,7 @@ public:
     }
     void poll() override;
     void wait(Deadline deadline) override;
-    [[nodiscard]] Status wake_with(Doorbell bell) override;
+    [[nodiscard]] Status wake_with(const MakeBell& bells) override;
     [[nodiscard]] std::string title(Incarnation who) const override {
         const Child* child = find(who);
         return child == nullptr ? "a stage that is gone" : child->title();
@@ -177,7 +177,7 @@ Status LocalNode::start(Incarnation who,
     // Without a waker its events are delayed by the loop's poll limit. Reporting a failed start
     // would be wrong: the stage runs.
     if (started.pidfd() >= 0) (void)waker_->watch(started.pidfd());
-    (void)waker_->watch(started.control_fd());
+    (void)waker_->watch(started.control().fd());
     return {};
 }
 
@@ -188,7 +188,7 @@ Status LocalNode::send(Incarnation who,
                        Envelope envelope) {
     Child* child = find(who);
     if (child == nullptr || child->gone()) return Error{Errc::PeerGone, title(who) + " is gone"};
-    return child->send(message, files, limit, envelope);
+    return child->control().send(message, files, limit, envelope);
 }
 
 void LocalNode::watch_signals() {
@@ -237,15 +237,17 @@ void LocalNode::wait(Deadline deadline) {
     poll();
 }
 
-Status LocalNode::wake_with(Doorbell bell) {
-    Result<std::unique_ptr<Waker>> waker = Waker::start(std::move(bell));
+Status LocalNode::wake_with(const MakeBell& bells) {
+    Result<Doorbell> bell = bells();
+    if (!bell.ok()) return bell.error();
+    Result<std::unique_ptr<Waker>> waker = Waker::start(std::move(bell).value());
     if (!waker.ok()) return waker.error();
     waker_ = std::move(waker).value();
     for (const auto& [who, child] : children_) {
         if (child->gone()) continue;
         const Status exits = child->pidfd() < 0 ? Status{} : waker_->watch(child->pidfd());
         if (!exits.ok()) return exits;
-        if (const Status watched = waker_->watch(child->control_fd()); !watched.ok()) {
+        if (const Status watched = waker_->watch(child->control().fd()); !watched.ok()) {
             return watched;
         }
     }

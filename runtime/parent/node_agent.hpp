@@ -1,9 +1,9 @@
 // NodeAgent: starts, kills and reaps the stages of one machine, and passes their messages.
 //
 // The supervisor decides what to do with stages (recovery.hpp) and calls an agent, which executes
-// it and reports events. LocalNode (local_node.hpp) is the agent of the conductor's machine. The
-// interface would also serve an agent of another machine, reached over a connection; that one would
-// have to replace the channels too, because memory files exist on one machine only.
+// it and reports events. LocalNode (local_node.hpp) is the agent of the conductor's machine;
+// runtime/cluster has those of other machines, reached over a connection, which also replace the
+// channels, because memory files exist on one machine only.
 //
 // An incarnation is identified by (stage process, epoch). Events of a replaced incarnation still
 // arrive and are recognised by their epoch. Threads: one, the supervisor's.
@@ -47,6 +47,14 @@ struct NodeEvents {
     /// It has ended and is reaped, its memory is free. `how` is its whole exit report: name, exit
     /// status or signal, whether the kernel's out-of-memory killer was at work, its last lines.
     std::function<void(Incarnation, bool well, const std::string& how)> on_exit;
+    /// Its machine cannot be relied on any more: it has ended there, or will have when the machine
+    /// is back. `why` names the machine. May be empty.
+    std::function<void(Incarnation, const std::string& why)> on_machine_lost;
+    /// A machine for this stage is there (again): the next incarnation may be started. May be
+    /// empty.
+    std::function<void(StageId)> on_machine_back;
+    /// It let a deadline pass, where the agent judges them. May be empty.
+    std::function<void(Incarnation, const std::string& complaint)> on_hung;
     /// A line of its stdout or stderr.
     std::function<void(Incarnation, std::string_view line)> on_line;
     /// SIGINT or SIGTERM to this process, if the agent was asked to catch them.
@@ -56,6 +64,8 @@ struct NodeEvents {
 class NodeAgent {
 public:
     using Deadline = std::chrono::steady_clock::time_point;
+    /// One more doorbell of the same sleeper, for a thread of its own.
+    using MakeBell = std::function<Result<Doorbell>()>;
 
     NodeAgent() = default;
     NodeAgent(const NodeAgent&) = delete;
@@ -82,14 +92,17 @@ public:
     virtual void poll() = 0;
     /// The same, but waits for something to happen until the deadline.
     virtual void wait(Deadline deadline) = 0;
-    /// From now on another thread sleeps on this doorbell: announce() there when poll() has news.
-    [[nodiscard]] virtual Status wake_with(Doorbell bell) = 0;
+    /// From now on another thread sleeps on these doorbells: announce() there when poll() has news.
+    [[nodiscard]] virtual Status wake_with(const MakeBell& bells) = 0;
     /// "stage 'segment-1' (process 42)", for messages.
     [[nodiscard]] virtual std::string title(Incarnation who) const = 0;
     /// "; its last lines: ..." or nothing.
     [[nodiscard]] virtual std::string last_words(Incarnation who) const = 0;
-    /// 0 if it is gone.
+    /// 0 if it is gone, or a process of another machine.
     [[nodiscard]] virtual pid_t pid(Incarnation who) const = 0;
+    /// Whether the agent itself compares the deadlines of a stage with the clock of its machine,
+    /// and reports on_hung.
+    [[nodiscard]] virtual bool judges_deadlines(StageId /*stage*/) const { return false; }
 };
 
 }  // namespace paceline

@@ -23,6 +23,8 @@ const char* name_of(StageHealth health) {
             return "dying";
         case StageHealth::Disabled:
             return "disabled";
+        case StageHealth::Waiting:
+            return "waiting for a machine";
     }
     return "unknown";
 }
@@ -109,6 +111,7 @@ void Recovery::suspect(StageId id, Epoch epoch, const std::string& why, Micros n
         case StageHealth::Resting:
         case StageHealth::Dying:
         case StageHealth::Disabled:
+        case StageHealth::Waiting:
             return;  // it is on its way already
     }
     state->why = why;
@@ -127,7 +130,7 @@ void Recovery::hopeless(StageId id, Epoch epoch, Micros now) {
 void Recovery::gone(StageId id, Epoch epoch, const std::string& how, Micros now) {
     State* state = current(id, epoch);
     if (state == nullptr || state->health == StageHealth::Resting ||
-        state->health == StageHealth::Disabled) {
+        state->health == StageHealth::Disabled || state->health == StageHealth::Waiting) {
         return;
     }
     if (state->health != StageHealth::Dying) {
@@ -158,8 +161,50 @@ void Recovery::rest_or_give_up(State& state, Micros now) {
     state.died = now;
     state.due = now + backoff_of(state);
     if (planted(PlantedBug::BackoffForever)) state.due = Micros::max();
-    if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
+    raise_epoch(state);
     tick(now);
+}
+
+void Recovery::raise_epoch(State& state) {
+    if (!planted(PlantedBug::EpochNotRaised)) ++state.epoch.value;
+}
+
+// ---- losing its machine ----
+
+/// The epoch is raised at once: nothing of the lost machine is of the next incarnation.
+void Recovery::machine_lost(StageId id, Epoch epoch, const std::string& why, Micros now) {
+    State* state = current(id, epoch);
+    if (state == nullptr || state->health == StageHealth::Resting ||
+        state->health == StageHealth::Disabled || state->health == StageHealth::Waiting) {
+        return;
+    }
+    if (state->health != StageHealth::Dying) {
+        state->why.clear();
+        lose(*state, now);
+    }
+    state->why = state->why.empty() ? why : state->why + "; " + why;
+    state->lost = false;
+    state->excused = false;
+    if (state->member.on_death == OnDeath::StopRun) {
+        state->health = StageHealth::Disabled;
+        commands_.emplace_back(GiveUp{{Errc::PeerGone, state->why}});
+        return;
+    }
+    const bool disposable = state->member.on_death == OnDeath::RestartAlone;
+    state->health = StageHealth::Waiting;
+    state->due = disposable ? Micros::max() : now + rules_.machine_wait;
+    state->pauses = 0;
+    raise_epoch(*state);
+}
+
+void Recovery::machine_back(StageId id, Micros now) {
+    for (State& state : states_) {
+        if (state.member.id != id || state.health != StageHealth::Waiting) continue;
+        state.health = StageHealth::Resting;
+        state.died = now;
+        state.due = now;
+        tick(now);
+    }
 }
 
 Micros Recovery::backoff_of(const State& state) const {
@@ -266,6 +311,10 @@ void Recovery::tick(Micros now) {
             commands_.emplace_back(Spawn{state.member.id, state.epoch});
         } else if (starting && now >= state.due) {
             too_slow(state, now);
+        } else if (state.health == StageHealth::Waiting && now >= state.due) {
+            give_up(state,
+                    fmt::format("stage '{}' waited {} s for a machine: {}", state.member.name,
+                                rules_.machine_wait.count() / 1'000'000, state.why));
         }
     }
 }
@@ -275,7 +324,8 @@ void Recovery::paused(Micros gap, Micros now) {
     for (State& state : states_) {
         const bool starting =
             state.health == StageHealth::Loading || state.health == StageHealth::Wiring;
-        if (starting && state.pauses++ < kPausesMax) state.due += gap;
+        const bool waits = state.health == StageHealth::Waiting && state.due != Micros::max();
+        if ((starting || waits) && state.pauses++ < kPausesMax) state.due += gap;
         if (state.health == StageHealth::Up) state.up_since = std::min(now, state.up_since + gap);
     }
 }
@@ -285,7 +335,8 @@ std::optional<Micros> Recovery::due() const {
     for (const State& state : states_) {
         const bool waits = state.health == StageHealth::Resting ||
                            state.health == StageHealth::Loading ||
-                           state.health == StageHealth::Wiring;
+                           state.health == StageHealth::Wiring ||
+                           (state.health == StageHealth::Waiting && state.due != Micros::max());
         if (waits && (!first || state.due < *first)) first = state.due;
     }
     return first;

@@ -16,6 +16,14 @@
 //       +---- too many deaths in too little work, hopeless, or OnDeath::StopRun
 //                                              --> [Disabled] if it is disposable, else GiveUp
 //
+//   Any state before Dying, and Dying itself, when its machine is lost:
+//        ---- machine_lost: Lost, Unwire ---> [Waiting] ---- machine_back ---> [Resting]
+//                                                |
+//                                                +---- machine_wait passes: GiveUp
+//
+// - The machine of a stage may be lost instead of the stage alone. That is no death of the stage:
+//   it does not count in the restart intensity. A disposable stage (OnDeath::RestartAlone) waits
+//   without a limit, and the pipeline goes on without it; another one for machine_wait.
 // - Suspicion closes the channels and kills; only `gone` (the process descriptor: its memory is
 //   free) lets the next incarnation begin, with the next epoch.
 // - Join makes channels between the new incarnation and every process that is Wiring or Up; those
@@ -54,13 +62,14 @@ struct RestartRules {
     /// Before the first, second, ... restart within `period`; the last one stays.
     std::vector<Micros> backoff{Micros{0}, Micros{200'000}, Micros{1'000'000}, Micros{5'000'000}};
     Micros start_limit{120'000'000};  // from Spawn to greeted, and again from Join to Joined
+    Micros machine_wait{60'000'000};  // for a machine, of a stage that decoding needs
 };
 
 /// At most this many pauses, of any length, extend a limit. More mean that the caller itself is
 /// always late.
 inline constexpr std::uint32_t kPausesMax = 16;
 
-enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled };
+enum class StageHealth : std::uint8_t { Up, Wiring, Loading, Resting, Dying, Disabled, Waiting };
 [[nodiscard]] const char* name_of(StageHealth health);
 
 class Recovery {
@@ -131,6 +140,10 @@ public:
     void excuse(StageId id);
     /// Its process has ended; `how` is its exit report.
     void gone(StageId id, Epoch epoch, const std::string& how, Micros now);
+    /// Its machine is lost, and with it the process: the next incarnation waits for a machine.
+    void machine_lost(StageId id, Epoch epoch, const std::string& why, Micros now);
+    /// There is a machine for it. Ignored unless it is Waiting.
+    void machine_back(StageId id, Micros now);
     void greeted(StageId id, Epoch epoch, Micros now);
     void ready(StageId id, Epoch epoch, Micros now);
     /// `survivor` has the channels that the Join of `peer` made.
@@ -162,12 +175,12 @@ private:
         bool excused = false;             // and does not count
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
         Micros died{0};                   // when Resting began
-        Micros due{0};                    // Resting: of the restart; Loading, Wiring: the limit
-        std::uint32_t pauses = 0;         // of this incarnation, that moved its limit
-        Micros up_since{0};               // of this incarnation, once it was Up
-        Micros worked{0};                 // time that all incarnations before it were Up
-        std::deque<Micros> deaths{};      // within the period, by `worked`
-        std::string why{};                // of the last suspicion or death
+        Micros due{0};             // Resting: of the restart; Loading, Wiring, Waiting: the limit
+        std::uint32_t pauses = 0;  // of this incarnation, that moved its limit
+        Micros up_since{0};        // of this incarnation, once it was Up
+        Micros worked{0};          // time that all incarnations before it were Up
+        std::deque<Micros> deaths{};  // within the period, by `worked`
+        std::string why{};            // of the last suspicion or death
     };
 
     [[nodiscard]] State* current(StageId id, Epoch epoch);
@@ -178,6 +191,7 @@ private:
     void check_joined(State& state, Micros now);
     void too_slow(State& state, Micros now);
     void rest_or_give_up(State& state, Micros now);
+    void raise_epoch(State& state);
     void count_death(State& state);
     [[nodiscard]] Micros backoff_of(const State& state) const;
     void give_up(State& state, std::string text);

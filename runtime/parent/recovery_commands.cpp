@@ -16,11 +16,9 @@ void RecoveryCommands::carry_out(const Recovery::Spawn& spawn) {
     SupervisedStage& stage = *run_.stages.find(spawn.id);
     run_.memory.telemetry()->count(Counter::Restarts);
     stage.epoch = spawn.epoch;
-    stage.bell.reset();
-    stage.failure.reset();
     const Status started = run_.start(stage);
     if (started.ok()) return;
-    stage.gone = true;
+    stage.newest.gone = true;
     run_.recovery->gone(spawn.id, spawn.epoch, started.error().what, micros_now());
 }
 

@@ -25,9 +25,7 @@ private:
     void carry_out(const Recovery::Disabled& disabled) {
         run_.news(disabled.why + "; going on without it");
     }
-    void carry_out(const Recovery::GiveUp& give_up) {
-        run_.end = Error{give_up.error.code, give_up.error.what + run_.failures.text()};
-    }
+    void carry_out(const Recovery::GiveUp& give_up) { run_.end.give_up(give_up.error); }
 
     SupervisedRun& run_;
 };

@@ -23,7 +23,7 @@ public:
 
 private:
     using Stage = SupervisedStage;
-    using State = SupervisedStage::State;
+    using State = StageIncarnation::State;
     using Phase = SupervisedRun::Phase;
 
     void on_message(Incarnation who, ControlSocket::Received received);
@@ -35,6 +35,8 @@ private:
     void on_nonsense(Stage& stage, const std::string& complaint);
     void on_silence(Incarnation who, const Error& error);
     void on_exit(Incarnation who, bool well, const std::string& how);
+    void on_machine_lost(Incarnation who, const std::string& why);
+    void on_hung(Incarnation who, const std::string& complaint);
 
     SupervisedRun& run_;
     HangCheck& hang_check_;

@@ -1,7 +1,7 @@
 #include "runtime/parent/supervised_run.hpp"
 
 #include <algorithm>
-#include <signal.h>
+#include <fmt/core.h>
 #include <time.h>
 #include <utility>
 
@@ -24,7 +24,7 @@ void remember(SupervisedRun& run, const SupervisedStage& stage) {
             });
         if (dead != records.end()) records.erase(dead);
     }
-    records.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.telemetry});
+    records.push_back({stage.spec.id, stage.epoch, stage.spec.name, *stage.newest.telemetry});
 }
 
 }  // namespace
@@ -42,24 +42,21 @@ Micros micros_now() {
 Status SupervisedRun::start(SupervisedStage& stage) {
     const ProcessSpec& spec = stage.spec;
     JobRecords jobs{};
-    if (stage.telemetry)
-        jobs = inherited_jobs(stage.telemetry->snapshot(), stage.hung, options.start_limit);
+    if (stage.newest.telemetry)
+        jobs = inherited_jobs(stage.newest.telemetry->snapshot(), stage.newest.hung,
+                              options.start_limit);
     Result<ShmFile> telemetry =
         StageTelemetry::create(spec.id, stage.epoch, spec.name, options.trace_events, jobs);
     if (!telemetry.ok()) return telemetry.error();
     Result<StageTelemetryView> view = StageTelemetryView::attach(telemetry.value().fd());
     if (!view.ok()) return view.error();
-    stage.telemetry_file = std::move(telemetry).value();
-    stage.telemetry = std::move(view).value();
-    stage.watch = StageWatch{options.stop_grace};
-    stage.state = SupervisedStage::State::Loading;
-    stage.last_report.reset();
-    stage.hung = false;
-    stage.gone = false;
+    stage.newest = {.telemetry_file = std::move(telemetry).value(),
+                    .telemetry = std::move(view).value(),
+                    .watch = StageWatch{options.stop_grace}};
     remember(*this, stage);
     const Status started = node->start(stage.who(), spec, options.command);
     if (!started.ok()) return started;
-    const std::vector<int> files{stage.telemetry_file.fd(), memory.board_fd()};
+    const std::vector<int> files{stage.newest.telemetry_file.fd(), memory.board_fd()};
     // If the stage has died already, its exit report is the better error.
     (void)send_to(
         stage, control::Assign{spec.id, stage.epoch, spec.actors, spec.name, spec.payload}, files);
@@ -69,7 +66,7 @@ Status SupervisedRun::start(SupervisedStage& stage) {
 Status SupervisedRun::send_wire(SupervisedStage& stage) {
     Result<Doorbell> bell = plan->bell_of(stage.spec.id);
     if (!bell.ok()) return bell.error();
-    stage.bell = std::move(bell).value();
+    stage.newest.bell = std::move(bell).value();
     WiringPlan::WireMessage<control::Wire> outgoing = plan->wire_message_for(stage.spec.id);
     outgoing.message.hang_limit_ms = static_cast<std::uint32_t>(options.hang_limit.count());
     outgoing.message.link_limit_ms = static_cast<std::uint32_t>(options.link_limit.count());
@@ -81,7 +78,7 @@ Status SupervisedRun::send_to(SupervisedStage& stage,
                               std::span<const int> files,
                               Envelope envelope) {
     const Status sent = node->send(stage.who(), message, files, kSendLimit, envelope);
-    if (sent.ok() && stage.bell) stage.bell->announce();
+    if (sent.ok() && stage.newest.bell) stage.newest.bell->announce();
     return sent;
 }
 
@@ -93,19 +90,16 @@ void SupervisedRun::report_fault(StageId peer, Epoch peer_epoch, const Error& er
 }
 
 Status SupervisedRun::trouble() {
-    if (signal != 0) {
-        return Error{Errc::Cancelled,
-                     signal == SIGINT ? "interrupted (SIGINT)" : "asked to end (SIGTERM)"};
-    }
+    if (Status interrupted = end.interrupted(); !interrupted.ok()) return interrupted;
     if (phase != Phase::Starting) return {};
     for (SupervisedStage& stage : stages.all()) {
-        if (!stage.gone && !stage.failure) continue;
+        if (!stage.newest.gone && !stage.newest.failure) continue;
         // Wait a moment for its exit status and last log lines.
         const auto deadline = SteadyClock::now() + std::chrono::milliseconds{500};
-        while (!stage.gone && SteadyClock::now() < deadline) node->wait(deadline);
-        const Errc code = stage.failure ? stage.failure->code : Errc::PeerGone;
-        if (stage.gone) return Error{code, stage.exit_report};
-        return Error{code, node->title(stage.who()) + " " + stage.failure->what +
+        while (!stage.newest.gone && SteadyClock::now() < deadline) node->wait(deadline);
+        const Errc code = stage.newest.failure ? stage.newest.failure->code : Errc::PeerGone;
+        if (stage.newest.gone) return Error{code, stage.newest.exit_report};
+        return Error{code, node->title(stage.who()) + " " + stage.newest.failure->what +
                                node->last_words(stage.who())};
     }
     return {};

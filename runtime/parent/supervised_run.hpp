@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "runtime/parent/conductor_memory.hpp"
-#include "runtime/parent/failure_log.hpp"
 #include "runtime/parent/node_agent.hpp"
+#include "runtime/parent/run_end.hpp"
 #include "runtime/parent/supervised_stages.hpp"
 #include "runtime/parent/supervisor.hpp"
 
@@ -63,9 +63,7 @@ struct SupervisedRun {
     std::deque<PortEvent> events;      // for the loop
     ConductorMemory memory;
     std::vector<StageRecord> records;
-    FailureLog failures;
-    std::optional<Error> end;
-    int signal = 0;                   // SIGINT or SIGTERM, once one has come
+    RunEnd end;
     int pin_error = 0;                // of the last stage that could not be pinned
     std::unique_ptr<NodeAgent> node;  // last: its events end before what they touch
 };

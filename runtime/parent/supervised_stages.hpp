@@ -4,6 +4,7 @@
 // are valid from reserve() on. Threads: the supervisor's.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,8 +20,8 @@
 
 namespace paceline {
 
-/// One stage and its newest incarnation.
-struct SupervisedStage {
+/// One incarnation of a stage: everything that its start begins anew.
+struct StageIncarnation {
     enum class State : std::uint8_t { Loading, Greeted, Ready };
     /// A peer whose channel a stage reported as broken, and when.
     struct FaultReport {
@@ -28,20 +29,25 @@ struct SupervisedStage {
         Micros at;
     };
 
-    ProcessSpec spec;
-    Epoch epoch{1};
-    State state = State::Loading;
-    std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal
-    std::optional<Doorbell> bell{};
     ShmFile telemetry_file{};
-    std::optional<StageTelemetryView> telemetry{};
-    StageWatch watch;
+    std::optional<StageTelemetryView> telemetry{};  // nothing: it was never started
+    StageWatch watch{std::chrono::milliseconds{0}};
+    State state = State::Loading;
+    std::optional<Doorbell> bell{};
     std::optional<FaultReport> last_report{};  // that it made
     bool hung = false;                         // its job went on after its deadline
     bool gone = false;
     bool ended_well = false;
     std::string exit_report{};
     std::optional<Error> failure{};  // why it is not to be relied on, before the run began
+};
+
+/// One stage and its newest incarnation.
+struct SupervisedStage {
+    ProcessSpec spec;
+    Epoch epoch{1};
+    std::optional<control::Hello> hello{};  // of the first incarnation; all others must equal
+    StageIncarnation newest{};
 
     [[nodiscard]] Incarnation who() const { return {spec.id, epoch}; }
 };

@@ -50,7 +50,7 @@ public:
 
 private:
     using Stage = SupervisedStage;
-    using State = SupervisedStage::State;
+    using State = StageIncarnation::State;
     using Phase = SupervisedRun::Phase;
 
     [[nodiscard]] Status await_state(State state, const char* what);
@@ -68,8 +68,10 @@ private:
 // ---- starting ----
 
 Status Supervisor::Impl::open() {
+    const auto& make = run_.options.make_node;
     Result<std::unique_ptr<NodeAgent>> node =
-        make_local_node(events_.handlers(), run_.options.catch_signals);
+        make ? make(events_.handlers())
+             : make_local_node(events_.handlers(), run_.options.catch_signals);
     if (!node.ok()) return node.error();
     run_.node = std::move(node).value();
     return run_.memory.open();
@@ -83,8 +85,7 @@ Status Supervisor::Impl::start(std::span<const ProcessSpec> processes) {
             return Error{Errc::BadArgument,
                          fmt::format("stage '{}': number {} is taken", spec.name, spec.id.value)};
         }
-        Stage& stage =
-            run_.stages.add(Stage{.spec = spec, .watch = StageWatch{run_.options.stop_grace}});
+        Stage& stage = run_.stages.add(Stage{.spec = spec});
         if (stage.spec.actors.empty()) stage.spec.actors = {spec.id};
         if (const Status started = run_.start(stage); !started.ok()) return started;
     }
@@ -110,7 +111,7 @@ Result<bool> Supervisor::Impl::run_until(SteadyClock::time_point deadline, Done 
 }
 
 Status Supervisor::Impl::await_state(State state, const char* what) {
-    const auto reached = [state](const Stage& stage) { return stage.state >= state; };
+    const auto reached = [state](const Stage& stage) { return stage.newest.state >= state; };
     const Result<bool> all = run_until(SteadyClock::now() + run_.options.start_limit, [&] {
         return std::all_of(run_.stages.all().begin(), run_.stages.all().end(), reached);
     });
@@ -171,9 +172,7 @@ Result<Wiring> Supervisor::Impl::wire(std::span<const EdgeSpec> edges, std::uint
 Result<Wiring> Supervisor::Impl::own_wiring() {
     Result<Doorbell> bell = run_.plan->bell_of(kConductor);
     if (!bell.ok()) return bell.error();
-    Result<Doorbell> bell_again = run_.plan->bell_of(kConductor);
-    if (!bell_again.ok()) return bell_again.error();
-    const Status wakes = run_.node->wake_with(std::move(bell_again).value());
+    const Status wakes = run_.node->wake_with([this] { return run_.plan->bell_of(kConductor); });
     if (!wakes.ok()) return wakes.error();
     Result<AttachedEdges> edges = run_.plan->attach(kConductor);
     if (!edges.ok()) return edges.error();
@@ -199,30 +198,31 @@ Result<Wiring> Supervisor::Impl::own_wiring() {
 // ---- ending ----
 
 Status Supervisor::Impl::shutdown() {
-    run_.signal = 0;  // this is the orderly stop; another signal cuts it short
-    Status first = run_.end ? Status{*run_.end} : run_.trouble();  // what has not been reported yet
+    run_.end.forget_signal();
+    Status first = run_.end.given_up();  // what has not been reported yet
+    if (first.ok()) first = run_.trouble();
     std::vector<Stage*> asked;
     for (Stage& stage : run_.stages.all()) {
         const bool works =
-            !stage.gone &&
+            !stage.newest.gone &&
             (!run_.recovery || run_.recovery->health_of(stage.spec.id) == StageHealth::Up);
         if (works) asked.push_back(&stage);
     }
     run_.phase = Phase::Ending;
     // A stage that the message does not reach is killed below.
     for (Stage* stage : asked) (void)run_.send_to(*stage, control::Shutdown{});
-    const auto gone = [](const Stage* stage) { return stage->gone; };
+    const auto gone = [](const Stage* stage) { return stage->newest.gone; };
     const Result<bool> all = run_until(SteadyClock::now() + run_.options.shutdown_grace, [&] {
         return std::all_of(asked.begin(), asked.end(), gone);
     });
     for (const Stage* stage : asked) {
         if (!first.ok()) break;
-        if (!stage->gone) {
+        if (!stage->newest.gone) {
             first = Error{Errc::PeerGone, fmt::format("{} did not end within {} ms and was killed",
                                                       run_.node->title(stage->who()),
                                                       run_.options.shutdown_grace.count())};
-        } else if (!stage->ended_well) {
-            first = Error{Errc::PeerGone, stage->exit_report};
+        } else if (!stage->newest.ended_well) {
+            first = Error{Errc::PeerGone, stage->newest.exit_report};
         }
     }
     run_.node.reset();  // kills and reaps
@@ -260,8 +260,8 @@ Status Supervisor::Impl::poll(const Deliver& deliver) {
         run_.events.pop_front();
         deliver(std::move(event));
     }
-    if (run_.end) return *run_.end;
-    return run_.trouble();
+    const Status given_up = run_.end.given_up();
+    return given_up.ok() ? run_.trouble() : given_up;
 }
 
 void Supervisor::Impl::excuse_loss(StageId peer) {

@@ -38,6 +38,7 @@
 #include "runtime/loop/process_spec.hpp"
 #include "runtime/loop/wiring.hpp"
 #include "runtime/observe/stage_telemetry.hpp"
+#include "runtime/parent/node_agent.hpp"
 #include "runtime/parent/recovery.hpp"
 
 namespace paceline {
@@ -60,6 +61,8 @@ struct SupervisorOptions {
     /// Called with one sentence whenever a stage is lost, comes back or is given up.
     std::function<void(const std::string& sentence)> on_news;
     bool catch_signals = true;  // SIGINT and SIGTERM end the run in good order
+    /// The agent of all stages. Empty: all of them run on this machine (local_node.hpp).
+    std::function<Result<std::unique_ptr<NodeAgent>>(NodeEvents)> make_node;
 };
 
 /// The telemetry block of one incarnation, also after its death.

@@ -49,7 +49,7 @@ class Table:
         self.below = []
         for line in lines[2:]:
             words = line.split()
-            if self.below or len(words) < len(names) or " -> " in line:
+            if self.below or len(words) < len(names) or " -> " in line or line.startswith("not used: "):
                 self.below.append(line)
                 continue
             # Only a GPU's name may have blanks.
@@ -175,6 +175,15 @@ class Plans(CliTest):
                         self.assertGreaterEqual(len({row["gpu"] for row in table.segments()}), 2)
                         for row in table.drafts():
                             self.assertEqual(len(table.on(row["gpu"])), 1, "a GPU of its own")
+
+    def test_stages_of_several_machines_show_machine_and_gpu_and_travel_by_the_network(self):
+        for machine, gpus in (("2x4-a100-100gbe.toml", "2,3,4,5"), ("4x4-a100-100gbe.toml", "3,4,8,12")):
+            with self.subTest(machine=machine):
+                table = self.plan("fold", "llama-70b", "llama-8b", machine, "--gpus", gpus)
+                nodes = [row["gpu"].split("/")[0] for row in table.segments()]
+                self.assertEqual(nodes, sorted(nodes), "segments in the order of the machines")
+                self.assertGreater(len(set(nodes)), 1)
+                self.assertIn("(link network, 12.5 GB/s, 25 us), host: on two machines", "\n".join(table.below))
 
     def test_gpus_are_chosen_and_devices_that_the_file_names_win(self):
         table = self.plan("fold", "llama-8b", "llama-1b", "4-a100.toml", "--gpus", "1,3")

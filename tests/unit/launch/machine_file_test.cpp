@@ -45,6 +45,27 @@ void check_page_names_the_keys_of(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE(
+    "each of several machines has the GPUs of the file, and between two of them is the network") {
+    const std::string network = "[[link]]\nkind = \"network\"\ngb_per_second = 12.5\nus = 25\n";
+    const std::string nodes = "[[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n";
+    const GpuMachine machine =
+        parse_machine_file(kNode + kTwo + kLink + network + nodes, "m.toml").value();
+    REQUIRE(machine.gpus.size() == 4);
+    CHECK(machine.gpu_name(1) == "a/cuda:1");
+    CHECK(machine.gpu_name(2) == "b/cuda:0");
+    CHECK(machine.reach(0, 1));
+    CHECK(machine.reach(2, 3));
+    CHECK_FALSE(machine.reach(1, 2));
+    CHECK(to_text(machine.link(0, 1)) == "pcie, 25 GB/s");
+    CHECK(to_text(machine.link(2, 3)) == "pcie, 25 GB/s");
+    CHECK(to_text(machine.link(3, 0)) == "network, 12.5 GB/s, 25 us");
+    refuses(kNode + kTwo + kLink + nodes + "[[node]]\nname = \"b\"\n", "is that of another", 18);
+    refuses(
+        kNode + kTwo + "[[link]]\ngpus = \"all\"\nkind = \"pcie\"\ngb_per_second = 25\nus = 1\n",
+        "is of kind = \"network\"", 13);
+}
+
 TEST_CASE("a described machine has its GPUs in order, with memory, near cores and links") {
     const Result<GpuMachine> read = parse_machine_file(
         "[machine]\nname = \"two\"\n" + kNode + "[[numa]]\nnode = 1\ncores = \"8,9\"\n" + kTwo +
@@ -96,5 +117,6 @@ TEST_CASE("docs/multi-gpu.md names every key that a machine's file may have") {
     const std::string text = page();
     check_page_names_the_keys_of<NumaTable>(text);
     check_page_names_the_keys_of<GpuTable>(text);
+    check_page_names_the_keys_of<NodeTable>(text);
     check_page_names_the_keys_of<LinkTable>(text);
 }

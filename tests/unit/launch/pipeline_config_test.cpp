@@ -160,7 +160,7 @@ TEST_CASE("an unknown key is refused with file, line, key, value and the known o
     CHECK(contains(what, "test.toml:4: [[stage]] \"a\": layer = 3 is not a known key"));
     CHECK(contains(what,
                    "known: name, role, layers, segments, exit, cores, threads, device, tensor, "
-                   "process, on_death"));
+                   "process, node, on_death"));
     CHECK(contains(error_of("[pipe]\nname = \"x\"\n" + segment("a", "")), "pipe"));
 }
 

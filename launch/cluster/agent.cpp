@@ -1,0 +1,254 @@
+#include "launch/cluster/agent.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fmt/core.h>
+#include <memory>
+#include <optional>
+#include <signal.h>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "ipc/remote/secure_connection.hpp"
+#include "launch/base/exit_codes.hpp"
+#include "launch/base/report.hpp"
+#include "launch/cluster/agent_models.hpp"
+#include "model/weights/message_text.hpp"
+#include "runtime/cluster/agent_session.hpp"
+#include "runtime/parent/affinity.hpp"
+
+namespace paceline {
+namespace {
+
+namespace asio = boost::asio;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr const char* kAgentCommand = "agent";
+/// For a conductor that starts a little later, and for one whose connection was lost.
+constexpr std::chrono::seconds kFirstLimit{14};
+constexpr std::chrono::seconds kAgainLimit{60};
+constexpr std::chrono::milliseconds kGoodbye{200};
+
+/// The sessions of an agent, one after the other, on the thread that runs `io`.
+class Agent {
+public:
+    Agent(const remote::NodeKey& key, AgentPlan plan) : key_{key}, plan_{std::move(plan)} {
+        plan_.say = [](const std::string& sentence) { remark(kAgentCommand, sentence); };
+    }
+    Agent(const Agent&) = delete;
+    Agent& operator=(const Agent&) = delete;
+
+    [[nodiscard]] Status listen(const remote::NodePlace& place);
+    void meet(const remote::NodePlace& place) {
+        meet_ = place;
+        dial(kFirstLimit);
+    }
+    int run();
+
+private:
+    void dial(std::chrono::seconds limit);
+    void serve(remote::ConnectionPtr connection, bool dialled);
+    void dial_bulk();
+    void over(const SessionEnd& how);
+    void finish(int code) {
+        code_ = code;
+        session_.reset();
+        listener_.reset();
+        dialling_.reset();
+        signals_.cancel();
+        io_.stop();
+    }
+    void await_signal();
+    void on_signal(int signal);
+
+    remote::NodeKey key_;
+    AgentPlan plan_;
+    std::optional<remote::NodePlace> meet_;
+    asio::io_context io_{1};
+    asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGUSR1};
+    asio::steady_timer goodbye_{io_};
+    std::unique_ptr<remote::SecureListener> listener_;
+    std::unique_ptr<remote::Connecting> dialling_;
+    std::unique_ptr<AgentSession> session_;
+    int code_ = kExitOk;
+    bool draining_ = false;  // after this run it ends
+};
+
+Status Agent::listen(const remote::NodePlace& place) {
+    remote::ListenerEvents events;
+    events.on_connection = [this](remote::ConnectionPtr connection) {
+        // The second connection of the run that is served, or another conductor, which is refused.
+        if (session_) return session_->add_bulk(std::move(connection), false);
+        serve(std::move(connection), false);
+    };
+    events.on_refused = [](const std::string& sentence) { remark(kAgentCommand, sentence); };
+    Result<std::unique_ptr<remote::SecureListener>> listener = remote::SecureListener::listen(
+        io_, place, key_, {.channel_by_hello = true}, std::move(events));
+    if (!listener.ok()) return listener.error();
+    listener_ = std::move(listener).value();
+    remark(kAgentCommand, "listening at " + listener_->place().text());
+    return {};
+}
+
+int Agent::run() {
+    await_signal();
+    io_.run();
+    return code_;
+}
+
+void Agent::await_signal() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+        if (!error) on_signal(signal);
+    });
+}
+
+/// A starter sends SIGTERM or SIGUSR1 to all machines. The conductor lets its answer end, for which
+/// it needs the agents; a second SIGTERM ends at once.
+void Agent::on_signal(int signal) {
+    const bool waits = session_ && signal != SIGINT && (signal == SIGUSR1 || !draining_);
+    if (waits) {
+        draining_ = true;
+        await_signal();
+        return;
+    }
+    code_ = signal == SIGINT ? kExitInterrupted : kExitTerminated;
+    if (!session_) return finish(code_);
+    session_->leave(signal == SIGINT ? "interrupted (SIGINT)" : "asked to end (SIGTERM)");
+    goodbye_.expires_after(kGoodbye);
+    goodbye_.async_wait([this](const boost::system::error_code& /*error*/) { finish(code_); });
+}
+
+void Agent::dial(std::chrono::seconds limit) {
+    dialling_ = remote::connect_to(io_, *meet_, key_, {}, SteadyClock::now() + limit,
+                                   [this](Result<remote::ConnectionPtr> connection) {
+                                       if (connection.ok())
+                                           return serve(std::move(connection).value(), true);
+                                       report_failure(kAgentCommand, connection.error());
+                                       finish(kExitFailure);
+                                   });
+}
+
+void Agent::serve(remote::ConnectionPtr connection, bool dialled) {
+    session_ = AgentSession::start(
+        io_, std::move(connection), plan_, dialled,
+        [this, dialled] {
+            if (dialled) dial_bulk();
+        },
+        [this](const SessionEnd& how) { over(how); });
+}
+
+void Agent::dial_bulk() {
+    dialling_ = remote::connect_to(io_, *meet_, key_, {.channel = remote::Channel::Bulk},
+                                   SteadyClock::now() + kFirstLimit,
+                                   [this](Result<remote::ConnectionPtr> connection) {
+                                       // Without it the session ends when it is needed.
+                                       if (connection.ok() && session_)
+                                           session_->add_bulk(std::move(connection).value(), true);
+                                   });
+}
+
+void Agent::over(const SessionEnd& how) {
+    if (code_ != kExitOk) return;  // on its way out
+    session_.reset();
+    using Cause = SessionEnd::Cause;
+    if (how.cause == Cause::Refused) {
+        remark(kAgentCommand, "refused: " + how.text);
+        if (meet_) finish(kExitFailure);
+        return;
+    }
+    if (how.cause != Cause::Shutdown) remark(kAgentCommand, "the run is lost: " + how.text);
+    if (draining_) return finish(how.cause == Cause::Shutdown ? kExitOk : kExitTerminated);
+    if (!meet_) return;
+    if (how.cause == Cause::Shutdown) return finish(kExitOk);
+    dial(kAgainLimit);
+}
+
+Result<AgentPlan> plan_of(const AgentOptions& options) {
+    if (options.models.empty())
+        return Error{Errc::BadArgument,
+                     "--models DIR is missing: stages read models only below it"};
+    std::error_code error;
+    if (!std::filesystem::is_directory(options.models, error))
+        return Error{Errc::BadArgument, "--models " + options.models + " is no folder"};
+    Result<remote::Hello> hello = hello_of_here(options.meeting.name);
+    if (!hello) return hello.error();
+    const Result<Machine> machine = read_machine();
+    if (!machine) return machine.error();
+    const std::vector<int> cores = machine.value().preferred_order();
+    AgentPlan plan;
+    plan.hello = std::move(hello).value();
+    plan.cores = cores;
+    plan.check_assignment = assignment_check(options.models, cores);
+    return plan;
+}
+
+/// Where it listens, or whom it meets.
+Status begin(Agent& agent, const AgentOptions& options, const Environment& environment) {
+    if (!options.listen.empty()) {
+        const Result<remote::NodePlace> place = remote::NodePlace::parse(options.listen);
+        if (!place) return Error{Errc::BadArgument, "--listen: " + place.error().what};
+        return agent.listen(place.value());
+    }
+    const std::string& node = options.meeting.node;
+    const std::string& meet = options.meeting.meet;
+    if (node.empty() && !meet.empty()) {
+        const Result<remote::NodePlace> place = remote::NodePlace::parse(meet);
+        if (!place) return Error{Errc::BadArgument, "--meet: " + place.error().what};
+        agent.meet(place.value());
+        return {};
+    }
+    const Result<std::optional<StarterPlace>> place = read_starter(node, meet, environment.starter);
+    if (!place) return place.error();
+    if (!place.value()) {
+        return Error{Errc::BadArgument,
+                     "--meet HOST:PORT or --listen ADDRESS:PORT is missing, and no starter (srun, "
+                     "mpirun, torchrun) says where the conductor is"};
+    }
+    if (place.value()->rank == 0)
+        return Error{Errc::BadArgument,
+                     "machine 0 is the conductor's: it runs `paceline run`, not an agent"};
+    agent.meet(place.value()->meet);
+    return {};
+}
+
+}  // namespace
+
+Command add_agent(Command& app, AgentOptions& options) {
+    Command command =
+        app.add_command(kAgentCommand, "Run stages of a pipeline for a conductor elsewhere");
+    add_meeting_options(command, options.meeting);
+    command
+        .add_option("--listen", options.listen,
+                    "ADDRESS:PORT or INTERFACE:PORT to wait for conductors at, one run after the "
+                    "other")
+        .excludes("--meet");
+    command.add_option("--models", options.models,
+                       "folder below which stages may read models and parts");
+    command.add_option("--new-key", options.new_key,
+                       "make a key in this new file of mode 0600, and end");
+    command.footer(R"(Examples:
+  paceline agent --new-key ~/cluster.key
+  paceline agent --meet node-a:47600 --key ~/cluster.key --models /models)");
+    return command;
+}
+
+int run_agent(const AgentOptions& options, const Environment& environment) {
+    if (!options.new_key.empty()) {
+        const Status made = remote::write_new_key(options.new_key);
+        return made.ok() ? kExitOk : report(kAgentCommand, made.error());
+    }
+    const Result<remote::NodeKey> key = meeting_key(options.meeting, environment);
+    if (!key) return report(kAgentCommand, key.error());
+    Result<AgentPlan> plan = plan_of(options);
+    if (!plan) return report(kAgentCommand, plan.error());
+    Agent agent{key.value(), std::move(plan).value()};
+    if (const Status begun = begin(agent, options, environment); !begun.ok())
+        return report(kAgentCommand, begun.error());
+    return agent.run();
+}
+
+}  // namespace paceline

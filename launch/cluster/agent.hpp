@@ -1,0 +1,29 @@
+// `paceline agent`: the stages of a machine, for a conductor on another one.
+//
+//     paceline agent --new-key FILE                                  makes a key, and ends
+//     paceline agent --meet HOST:PORT --key FILE --models DIR        for one run
+//     paceline agent --listen ADDRESS:PORT --key FILE --models DIR   for one run after the other
+//
+// With --meet it ends when the run does; a connection that is lost is tried again for a minute. It
+// starts only its own program, and its stages read models only below --models.
+#pragma once
+
+#include <string>
+
+#include "launch/base/command.hpp"
+#include "launch/base/environment.hpp"
+#include "launch/cluster/meeting.hpp"
+
+namespace paceline {
+
+struct AgentOptions {
+    MeetingOptions meeting;
+    std::string listen;
+    std::string models;
+    std::string new_key;
+};
+
+Command add_agent(Command& app, AgentOptions& options);
+int run_agent(const AgentOptions& options, const Environment& environment);
+
+}  // namespace paceline

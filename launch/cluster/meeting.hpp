@@ -1,0 +1,54 @@
+// Meeting: how the machines of a run find each other, from the options and the environment of each.
+//
+// The conductor listens where `meet` says and waits for the agents (open_cluster()), or connects to
+// agents that listen; an agent is agent.hpp. Reads the key file and asks the system for its name.
+// Threads: that of the command.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "ipc/remote/node_key.hpp"
+#include "launch/base/command.hpp"
+#include "launch/base/environment.hpp"
+#include "launch/cluster/cluster.hpp"
+#include "launch/cluster/starter.hpp"
+
+namespace paceline {
+
+/// The options that a conductor and an agent have in common.
+struct MeetingOptions {
+    std::string node;  // --node: "K/N"
+    std::string meet;  // --meet: "HOST:PORT"
+    std::string key;   // --key: a file; empty: PACELINE_KEY
+    std::string name;  // --node-name; empty: the host's
+};
+void add_meeting_options(Command& command, MeetingOptions& options);
+
+/// Of the conductor: how many machines, and where they meet. Nothing: this machine alone.
+/// Errors: those of read_starter(); BadArgument on a rank that is not 0.
+[[nodiscard]] Result<std::optional<StarterPlace>> conductor_place(const MeetingOptions& options,
+                                                                  const Environment& environment);
+
+/// The key of --key or PACELINE_KEY. Errors: BadArgument if there is neither; those of NodeKey.
+[[nodiscard]] Result<remote::NodeKey> meeting_key(const MeetingOptions& options,
+                                                  const Environment& environment);
+
+/// What this machine says of itself. `name` empty: the host's.
+[[nodiscard]] Result<remote::Hello> hello_of_here(const std::string& name);
+
+/// Waits until the other machines are there. `say`: sentences for the log, from any thread.
+/// Errors: those of ConductorHub, meeting_key() and hello_of_here().
+[[nodiscard]] Result<std::unique_ptr<Cluster>> open_cluster(
+    const StarterPlace& place,
+    const MeetingOptions& options,
+    const Environment& environment,
+    std::chrono::milliseconds lease,
+    std::function<void(const std::string& sentence, bool is_news)> say);
+
+}  // namespace paceline

@@ -1,0 +1,62 @@
+// AgentSession: one connection of an agent with a conductor, from the first Hello to its end.
+//
+//   [Greeting] --- the conductor's Hello ---> [Serving] --- end of connection or lease,
+//       |                                         |         Refused, Shutdown
+//       +----------------- Refused ---------------+---------------------------------> [Over]
+//
+// While it serves it asks for its lease, moves frames, passes control messages, and starts, watches
+// and kills stages. When it is over, however that came, its stages are killed and reaped before the
+// owner is told: a conductor that finds this agent again finds no stage of before.
+// Threads: one, that of the io_context, which forks the stages.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+#include "ipc/base/result.hpp"
+#include "ipc/remote/secure_connection.hpp"
+#include "runtime/cluster/agent_stages.hpp"
+#include "runtime/cluster/lease.hpp"
+
+namespace paceline {
+
+/// How a session ended.
+struct SessionEnd {
+    enum class Cause : std::uint8_t { Shutdown, Refused, Lost, LeaseOver, Failed };
+    Cause cause = Cause::Lost;
+    std::string text;
+};
+
+struct AgentPlan {
+    remote::Hello hello;  // of this machine
+    CheckAssignment check_assignment;
+    std::vector<int> cores;  // that stages may use, in the order in which they take them
+    LeaseRules lease;
+    /// A sentence for the log. May be empty.
+    std::function<void(const std::string& sentence)> say;
+};
+
+class AgentSession {
+public:
+    virtual ~AgentSession() = default;  // ends at once
+
+    /// On `connection`, which proved the key. Who has `dialled` says Hello first. `over` is called
+    /// once, not from within; `greeted` when the conductor has said Hello: the side that dialled
+    /// then brings the second connection.
+    [[nodiscard]] static std::unique_ptr<AgentSession> start(
+        boost::asio::io_context& io,
+        remote::ConnectionPtr connection,
+        const AgentPlan& plan,
+        bool dialled,
+        std::function<void()> greeted,
+        std::function<void(const SessionEnd&)> over);
+    /// The second connection. One that was accepted has to say that it is that.
+    virtual void add_bulk(remote::ConnectionPtr connection, bool dialled) = 0;
+    /// Ends in order: the conductor learns `reason`.
+    virtual void leave(const std::string& reason) = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,448 @@
+#include "runtime/cluster/conductor_hub.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <fmt/core.h>
+#include <map>
+#include <mutex>
+#include <signal.h>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "ipc/remote/secure_connection.hpp"
+#include "runtime/cluster/cluster_node.hpp"
+#include "runtime/cluster/node_slot.hpp"
+
+namespace paceline {
+namespace {
+
+namespace asio = boost::asio;
+using SteadyClock = std::chrono::steady_clock;
+
+/// How often leases are looked at; frames have a doorbell of their own.
+constexpr std::chrono::milliseconds kLookInterval{100};
+constexpr std::chrono::milliseconds kGoodbye{1'500};
+constexpr std::chrono::milliseconds kGoodbyeStep{5};
+constexpr std::chrono::milliseconds kRetryPause{500};
+constexpr std::chrono::hours kConnectLimit{24};
+constexpr std::chrono::seconds kBulkLimit{14};
+
+/// A connection that has not said which machine it is of, or has no slot.
+struct Guest {
+    std::unique_ptr<LinkSide> side;  // until a slot takes it over
+    LinkSide* raw = nullptr;
+    NodeSlot* slot = nullptr;
+    remote::Hello hello{};
+    std::weak_ptr<Guest> first{};  // of a second connection: the one that it belongs to
+    bool is_bulk = false;
+    std::size_t dialled = kNotDialled;  // place in HubPlan::agents
+    static constexpr std::size_t kNotDialled = ~std::size_t{0};
+};
+using GuestPtr = std::shared_ptr<Guest>;
+
+class Hub final : public ConductorHub {
+public:
+    Hub(const remote::NodeKey& key, HubPlan plan) : key_{key}, plan_{std::move(plan)} {
+        for (std::size_t i = 0; i < plan_.nodes; ++i)
+            slots_.push_back(std::make_unique<NodeSlot>(io_, plan_.lease));
+        hellos_.resize(plan_.nodes);
+        names_ = plan_.names;
+        names_.resize(plan_.nodes);
+        dialling_.resize(plan_.agents.size());
+    }
+    ~Hub() override;
+
+    [[nodiscard]] Status open();
+    [[nodiscard]] std::optional<remote::NodePlace> place() const override { return place_; }
+    [[nodiscard]] Result<std::vector<remote::Hello>> await_nodes(
+        std::chrono::milliseconds limit) override;
+    [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_node(NodeEvents events,
+                                                               bool catch_signals) override;
+
+private:
+    void dial(std::size_t index);
+    void dial_bulk(const GuestPtr& first);
+    void take(remote::ConnectionPtr connection, std::size_t dialled, const GuestPtr& first);
+    void with_first(const Guest& bulk, void (NodeLink::*call)());
+    [[nodiscard]] Status on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello);
+    [[nodiscard]] Status on_frame(const GuestPtr& guest, const remote::Frame& frame);
+    void on_end(const GuestPtr& guest, const Error& error);
+    [[nodiscard]] Status on_hello(const GuestPtr& guest, const remote::Hello& hello);
+    [[nodiscard]] Status refuse(Guest& guest, const std::string& reason);
+    [[nodiscard]] std::optional<std::size_t> slot_for(const remote::Hello& hello) const;
+    void seat(const GuestPtr& guest, std::size_t index);
+    void seat_spares();
+    void look();
+    void await_goodbyes(SteadyClock::time_point deadline);
+    void say(const std::string& sentence, bool is_news = false) {
+        if (plan_.say) plan_.say(sentence, is_news);
+    }
+
+    remote::NodeKey key_;
+    HubPlan plan_;
+    std::optional<remote::NodePlace> place_;
+    asio::io_context io_{1};
+    std::optional<asio::executor_work_guard<asio::io_context::executor_type>> busy_{
+        io_.get_executor()};
+    asio::steady_timer timer_{io_};
+    std::unique_ptr<remote::SecureListener> listener_;
+    std::vector<std::unique_ptr<remote::Connecting>> dialling_;
+    std::vector<std::unique_ptr<NodeSlot>> slots_;
+    std::vector<GuestPtr> guests_;              // without a slot
+    std::vector<std::weak_ptr<Guest>> firsts_;  // that have said Hello
+    bool leaving_ = false;
+
+    std::mutex door_;  // of what follows
+    std::condition_variable changed_;
+    std::vector<std::optional<remote::Hello>> hellos_;  // by slot
+    std::vector<std::string> names_;                    // by slot; empty: any
+    std::string last_refusal_;
+    std::optional<Error> dial_error_;
+    std::thread thread_;
+};
+
+// ---- its thread ----
+
+Status Hub::open() {
+    if (plan_.listen) {
+        remote::ListenerEvents events;
+        events.on_connection = [this](remote::ConnectionPtr connection) {
+            take(std::move(connection), Guest::kNotDialled, nullptr);
+        };
+        events.on_refused = [this](const std::string& sentence) {
+            {
+                const std::lock_guard lock{door_};
+                last_refusal_ = sentence;
+            }
+            say(sentence);
+        };
+        Result<std::unique_ptr<remote::SecureListener>> listener = remote::SecureListener::listen(
+            io_, *plan_.listen, key_, {.channel_by_hello = true}, std::move(events));
+        if (!listener.ok()) return listener.error();
+        listener_ = std::move(listener).value();
+        place_ = listener_->place();
+    }
+    for (std::size_t i = 0; i < plan_.agents.size(); ++i) dial(i);
+    look();
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a thread inherits the mask
+    thread_ = std::thread{[this] { io_.run(); }};
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return {};
+}
+
+Hub::~Hub() {
+    if (!thread_.joinable()) return;
+    asio::post(io_, [this] {
+        leaving_ = true;
+        timer_.cancel();
+        listener_.reset();
+        for (auto& each : dialling_) each.reset();
+        for (const auto& slot : slots_) slot->close("the run is over");
+        for (const GuestPtr& guest : guests_) {
+            if (!guest->side) continue;
+            if (!guest->is_bulk) guest->side->link.say(remote::Shutdown{"the run is over"});
+            guest->side->link.close("the run is over");
+        }
+        busy_.reset();
+    });
+    asio::post(io_, [this] { await_goodbyes(SteadyClock::now() + kGoodbye); });
+    thread_.join();
+}
+
+/// A connection that takes nothing is not waited for.
+void Hub::await_goodbyes(SteadyClock::time_point deadline) {
+    const bool connected = std::any_of(slots_.begin(), slots_.end(),
+                                       [](const auto& slot) { return slot->is_connected(); });
+    if ((!connected && guests_.empty()) || SteadyClock::now() >= deadline) return io_.stop();
+    timer_.expires_after(kGoodbyeStep);
+    timer_.async_wait(
+        [this, deadline](const boost::system::error_code& /*error*/) { await_goodbyes(deadline); });
+}
+
+void Hub::dial(std::size_t index) {
+    dialling_[index] =
+        remote::connect_to(io_, plan_.agents[index], key_, {}, SteadyClock::now() + kConnectLimit,
+                           [this, index](Result<remote::ConnectionPtr> connection) {
+                               if (connection.ok())
+                                   return take(std::move(connection).value(), index, nullptr);
+                               {
+                                   const std::lock_guard lock{door_};
+                                   dial_error_ = connection.error();
+                               }
+                               changed_.notify_all();
+                           });
+}
+
+/// The second connection to an agent that listens.
+void Hub::dial_bulk(const GuestPtr& first) {
+    const std::size_t index = first->dialled;
+    dialling_[index] = remote::connect_to(
+        io_, plan_.agents[index], key_, {.channel = remote::Channel::Bulk},
+        SteadyClock::now() + kBulkLimit, [this, first](Result<remote::ConnectionPtr> connection) {
+            if (connection.ok()) take(std::move(connection).value(), Guest::kNotDialled, first);
+        });
+}
+
+/// `first`: of a second connection that was dialled.
+void Hub::take(remote::ConnectionPtr connection, std::size_t dialled, const GuestPtr& first) {
+    auto guest = std::make_shared<Guest>();
+    guest->dialled = dialled;
+    guest->first = first;
+    guest->is_bulk = first != nullptr;
+    guest->side = std::make_unique<LinkSide>(
+        std::move(connection), [weak = std::weak_ptr{guest}](std::uint32_t edge, const Error& e) {
+            const GuestPtr known = weak.lock();
+            if (known && known->slot != nullptr) known->slot->on_broken(edge, e);
+        });
+    guest->raw = guest->side.get();
+    guests_.push_back(guest);
+    guest->raw->link.start(
+        {.on_frame = [this, guest](const remote::Frame& frame) { return on_frame(guest, frame); },
+         .on_end = [this, guest](const Error& error) { on_end(guest, error); },
+         .on_room =
+             [this, guest] {
+                 if (guest->is_bulk) return with_first(*guest, &NodeLink::on_bulk_room);
+                 if (guest->slot != nullptr) guest->slot->round();
+             }});
+    if (dialled == Guest::kNotDialled && first == nullptr) return;
+    remote::Hello hello = plan_.hello;
+    hello.channel = first != nullptr ? remote::Channel::Bulk : remote::Channel::Main;
+    guest->raw->link.say(hello);
+}
+
+/// The connection that a second one belongs to, if it is still there.
+void Hub::with_first(const Guest& bulk, void (NodeLink::*call)()) {
+    const GuestPtr first = bulk.first.lock();
+    if (first && first->raw != nullptr) (first->raw->link.*call)();
+}
+
+/// Whose second connection this is: the first one said Hello with the same number.
+Status Hub::on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello) {
+    GuestPtr first = guest->first.lock();
+    if (!first) {
+        for (const std::weak_ptr<Guest>& each : firsts_) {
+            const GuestPtr known = each.lock();
+            const bool same = known && known->raw != nullptr &&
+                              known->hello.session == hello.session &&
+                              known->hello.machine == hello.machine;
+            if (same) first = known;
+        }
+        if (!first) return Error{Errc::Protocol, "a second connection without a first one"};
+        remote::Hello answer = plan_.hello;
+        answer.channel = remote::Channel::Bulk;
+        guest->raw->link.say(answer);
+    }
+    guest->is_bulk = true;
+    guest->first = first;
+    first->raw->link.add_bulk(guest->raw->link.connection());
+    return {};
+}
+
+Status Hub::on_frame(const GuestPtr& guest, const remote::Frame& frame) {
+    if (guest->slot != nullptr) return guest->slot->on_frame(guest->raw, frame);
+    if (const auto* hello = std::get_if<remote::Hello>(&frame)) {
+        if (hello->channel == remote::Channel::Bulk) return on_bulk_hello(guest, *hello);
+        return on_hello(guest, *hello);
+    }
+    if (guest->is_bulk) return Error{Errc::Protocol, "an agent sends nothing here"};
+    // A machine that waits for a place keeps its lease; nothing else is wanted of it.
+    if (const auto* ask = std::get_if<remote::LeaseAsk>(&frame)) {
+        guest->raw->link.say(remote::LeaseGrant{
+            ask->number, ask->asked_ns, 0, Epoch{},
+            static_cast<std::uint32_t>(
+                std::chrono::duration_cast<std::chrono::milliseconds>(plan_.lease.length)
+                    .count())});
+    }
+    return {};
+}
+
+void Hub::on_end(const GuestPtr& guest, const Error& error) {
+    if (guest->is_bulk) {
+        if (const GuestPtr first = guest->first.lock(); first && first->raw != nullptr && !leaving_)
+            first->raw->link.close("its second connection has ended: " + error.what);
+        asio::post(io_, [side = std::shared_ptr<LinkSide>{std::move(guest->side)}] {});
+        std::erase(guests_, guest);
+        return;
+    }
+    const LinkSide* side = std::exchange(guest->raw, nullptr);
+    for (const GuestPtr& bulk : guests_) {
+        if (bulk->is_bulk && bulk->first.lock() == guest)
+            bulk->raw->link.close("its first one is over");
+    }
+    const std::string who =
+        guest->hello.node.empty() ? "" : "machine '" + guest->hello.node + "': ";
+    if (!leaving_) say(who + error.what, guest->slot != nullptr);
+    if (guest->slot != nullptr) {
+        guest->slot->on_end(side, error);
+    } else {
+        // This call comes from within it.
+        asio::post(io_, [side = std::shared_ptr<LinkSide>{std::move(guest->side)}] {});
+    }
+    std::erase(guests_, guest);
+    if (leaving_ || guest->dialled == Guest::kNotDialled) return;
+    const auto pause = std::make_shared<asio::steady_timer>(io_, kRetryPause);
+    pause->async_wait([this, pause, index = guest->dialled](const auto& failed) {
+        if (!failed && !leaving_) dial(index);
+    });
+}
+
+Status Hub::refuse(Guest& guest, const std::string& reason) {
+    {
+        const std::lock_guard lock{door_};
+        last_refusal_ = reason;
+    }
+    guest.raw->link.say(remote::Refused{reason});
+    guest.raw->link.close(reason);
+    say(reason);
+    return {};
+}
+
+Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
+    guest->hello = hello;
+    const auto same = [&](const remote::Hello& other) { return other.machine == hello.machine; };
+    if (same(plan_.hello)) {
+        return refuse(*guest, fmt::format("machine '{}' is that of the conductor: an agent is for "
+                                          "another one (or has a --name of its own)",
+                                          hello.node));
+    }
+    bool twice = false;
+    {
+        const std::lock_guard lock{door_};
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (!slots_[i]->is_connected() || !hellos_[i] || !same(*hellos_[i])) continue;
+            if (hellos_[i]->session == hello.session) {
+                // The same agent: its end of the old connection was not heard of.
+                slots_[i]->replace();
+                continue;
+            }
+            twice = true;
+        }
+    }
+    if (twice) {
+        return refuse(*guest, fmt::format("machine '{}' has an agent already: two tasks on one "
+                                          "machine",
+                                          hello.node));
+    }
+    // Who dialled has said it.
+    if (guest->dialled == Guest::kNotDialled) guest->raw->link.say(plan_.hello);
+    firsts_.push_back(guest);
+    std::erase_if(firsts_, [](const auto& each) { return each.expired(); });
+    if (guest->dialled != Guest::kNotDialled) dial_bulk(guest);
+    if (const auto index = slot_for(hello)) {
+        seat(guest, *index);
+    } else {
+        say("machine '" + hello.node + "' is there and has no stages");
+    }
+    return {};
+}
+
+/// Its own place, then one that nobody has had, then none: a lost one is given away by
+/// seat_spares().
+std::optional<std::size_t> Hub::slot_for(const remote::Hello& hello) const {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (!slots_[i]->is_connected() && names_[i] == hello.node) return i;
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (!slots_[i]->is_connected() && !slots_[i]->is_leased() && names_[i].empty()) return i;
+    }
+    return std::nullopt;
+}
+
+void Hub::seat(const GuestPtr& guest, std::size_t index) {
+    std::erase(guests_, guest);
+    guest->slot = slots_[index].get();
+    slots_[index]->adopt(std::move(guest->side));
+    bool again = false;
+    {
+        const std::lock_guard lock{door_};
+        again = hellos_[index].has_value();
+        hellos_[index] = guest->hello;
+        names_[index] = guest->hello.node;
+    }
+    say("machine '" + guest->hello.node + "' is there (" + guest->raw->link.peer() + ")", again);
+    changed_.notify_all();
+}
+
+/// A machine without stages takes the place of one whose lease has ended.
+void Hub::seat_spares() {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (slots_[i]->is_connected() || slots_[i]->is_leased()) continue;
+        const auto spare = std::find_if(guests_.begin(), guests_.end(), [](const GuestPtr& guest) {
+            return !guest->hello.node.empty() && guest->side;
+        });
+        const std::lock_guard lock{door_};
+        if (spare == guests_.end() || !hellos_[i]) continue;
+        asio::post(io_, [this, guest = *spare, i] {
+            if (!slots_[i]->is_connected() && guest->side) seat(guest, i);
+        });
+        return;
+    }
+}
+
+void Hub::look() {
+    for (const auto& slot : slots_) slot->round();
+    seat_spares();
+    timer_.expires_after(kLookInterval);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error && !leaving_) look();
+    });
+}
+
+// ---- the starting thread ----
+
+Result<std::vector<remote::Hello>> Hub::await_nodes(std::chrono::milliseconds limit) {
+    std::unique_lock lock{door_};
+    const auto all = [this] {
+        return std::all_of(hellos_.begin(), hellos_.end(), [](const auto& h) { return !!h; });
+    };
+    changed_.wait_for(lock, limit, [&] { return all() || dial_error_.has_value(); });
+    if (all()) {
+        std::vector<remote::Hello> hellos;
+        for (const auto& hello : hellos_) hellos.push_back(*hello);
+        return hellos;
+    }
+    if (dial_error_) return *dial_error_;
+    std::string missing;
+    std::size_t there = 0;
+    for (std::size_t i = 0; i < hellos_.size(); ++i) {
+        if (hellos_[i]) {
+            ++there;
+        } else if (!names_[i].empty()) {
+            missing += (missing.empty() ? ": " : ", ") + names_[i];
+        }
+    }
+    std::string text = fmt::format("{} of {} other machines are there after {} s", there,
+                                   hellos_.size(), limit.count() / 1'000);
+    if (!missing.empty()) text += "; missing" + missing;
+    if (place_) text += "; waiting at " + place_->text();
+    if (!last_refusal_.empty()) text += "; last refused: " + last_refusal_;
+    return Error{Errc::PeerGone, text};
+}
+
+Result<std::unique_ptr<NodeAgent>> Hub::make_node(NodeEvents events, bool catch_signals) {
+    std::vector<NodeSlot*> slots;
+    for (const auto& slot : slots_) slots.push_back(slot.get());
+    std::vector<std::string> names;
+    {
+        const std::lock_guard lock{door_};
+        names = names_;
+    }
+    return make_cluster_node(io_, std::move(slots), names, std::move(events), catch_signals);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ConductorHub>> ConductorHub::open(const remote::NodeKey& key, HubPlan plan) {
+    auto hub = std::make_unique<Hub>(key, std::move(plan));
+    if (const Status opened = hub->open(); !opened.ok()) return opened.error();
+    return std::unique_ptr<ConductorHub>{std::move(hub)};
+}
+
+}  // namespace paceline

@@ -1,0 +1,67 @@
+// ConductorHub: the conductor's connections with the agents of other machines.
+//
+//   open() --> agents connect, or are connected to, and say Hello --> await_nodes() --> make_node()
+//
+// Agents that come to `listen`, and those at `agents`, which are tried again whenever one is lost.
+// Each machine that the run wants gets a slot (node_slot.hpp), in the order in which they came or,
+// where the plan names its nodes, by name. A machine that is not wanted (more of them than slots)
+// waits without stages; it takes the place of one whose lease has ended. A machine that returns
+// under its name gets its own place.
+//
+// Has a thread for all connections and relays, and one for the relays' doorbell. Made and destroyed
+// on the thread that starts the run; outlives the node agents that it makes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/base/result.hpp"
+#include "ipc/remote/node_frames.hpp"
+#include "ipc/remote/node_key.hpp"
+#include "ipc/remote/node_place.hpp"
+#include "runtime/cluster/lease.hpp"
+#include "runtime/parent/node_agent.hpp"
+
+namespace paceline {
+
+struct HubPlan {
+    std::optional<remote::NodePlace> listen;
+    std::vector<remote::NodePlace> agents;
+    remote::Hello hello;                  // of the conductor
+    std::size_t nodes = 0;                // other machines that the run wants
+    std::vector<std::string> names = {};  // of their slots, in order; empty: as they come
+    LeaseRules lease;
+    /// Sentences for the log, from the hub's thread; `is_news`: a machine is lost or back. May be
+    /// empty.
+    std::function<void(const std::string& sentence, bool is_news)> say = {};
+};
+
+class ConductorHub {
+public:
+    [[nodiscard]] static Result<std::unique_ptr<ConductorHub>> open(const remote::NodeKey& key,
+                                                                    HubPlan plan);
+    ConductorHub(const ConductorHub&) = delete;
+    ConductorHub& operator=(const ConductorHub&) = delete;
+    virtual ~ConductorHub() = default;  // says goodbye
+
+    /// Where it listens, with the port that it has.
+    [[nodiscard]] virtual std::optional<remote::NodePlace> place() const = 0;
+    /// What the machines said, by slot, once all are there. Errc::PeerGone names those that are
+    /// missing, and the last refusal.
+    [[nodiscard]] virtual Result<std::vector<remote::Hello>> await_nodes(
+        std::chrono::milliseconds limit) = 0;
+    /// The agent of a run's stages: those with ProcessSpec::node 0 run here, others on the machine
+    /// of slot node - 1. One at a time. Errors: those of make_local_node().
+    [[nodiscard]] virtual Result<std::unique_ptr<NodeAgent>> make_node(NodeEvents events,
+                                                                       bool catch_signals) = 0;
+
+protected:
+    ConductorHub() = default;
+};
+
+}  // namespace paceline
