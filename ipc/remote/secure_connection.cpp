@@ -43,7 +43,7 @@ ConnectionCore::ConnectionCore(Socket socket,
                                std::shared_ptr<TlsContext> tls,
                                ConnectionOptions options)
     : socket_{std::move(socket)},
-      tls_{std::move(tls), socket_.native_handle()},
+      tls_{std::move(tls), socket_.native_handle(), options.key_bytes_max},
       options_{std::move(options)},
       limit_{socket_.get_executor()},
       stall_{socket_.get_executor()},

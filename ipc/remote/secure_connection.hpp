@@ -46,6 +46,8 @@ struct ConnectionOptions {
     std::size_t reserve_bytes = 1U << 20;  // of these, for urgent frames
     std::chrono::milliseconds greet_limit{5'000};   // TLS, and then the peer's Hello
     std::chrono::milliseconds stall_limit{15'000};  // 0: no limit
+    /// Written with one key; TLS allows 2^24.5 records of AES-GCM, which are some 380 GB.
+    std::uint64_t key_bytes_max = 1ULL << 36U;
 };
 
 struct ConnectionEvents {

@@ -192,7 +192,8 @@ Result<std::shared_ptr<TlsContext>> TlsContext::make(const NodeKey& key, TlsSide
     SSL_CTX_clear_options(ctx, SSL_OP_ALLOW_NO_DHE_KEX);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
+    // A message of TLS itself (new keys) must not end a read: what follows it may be buffered.
+    SSL_CTX_set_mode(ctx, SSL_MODE_AUTO_RETRY);
     SSL_CTX_set_read_ahead(ctx, 1);
     SSL_CTX_set_default_read_buffer_len(ctx, kReadBufferBytes);
     if (side == TlsSide::Client) {
@@ -209,8 +210,10 @@ TlsContext::~TlsContext() {
     SSL_CTX_free(context_);
 }
 
-TlsSession::TlsSession(std::shared_ptr<TlsContext> context, int descriptor)
-    : context_{std::move(context)}, ssl_{SSL_new(context_->get())} {
+TlsSession::TlsSession(std::shared_ptr<TlsContext> context,
+                       int descriptor,
+                       std::uint64_t key_bytes_max)
+    : context_{std::move(context)}, key_bytes_max_{key_bytes_max}, ssl_{SSL_new(context_->get())} {
     BIO* bio = BIO_new(socket_method());
     PACE_CHECK(ssl_ != nullptr && bio != nullptr, "no memory for OpenSSL");
     BIO_set_data(bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
@@ -272,7 +275,13 @@ TlsSession::Step TlsSession::write(std::span<const std::byte> bytes, std::size_t
     count = 0;
     ERR_clear_error();
     errno = 0;
+    if (key_bytes_ >= key_bytes_max_ && !unfinished_) {
+        if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return judge(0);
+        key_bytes_ = 0;
+    }
     const int result = SSL_write_ex(ssl_, bytes.data(), bytes.size(), &count);
+    unfinished_ = result != 1;
+    key_bytes_ += count;
     return result == 1 ? Step::Done : judge(result);
 }
 

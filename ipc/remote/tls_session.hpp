@@ -3,7 +3,8 @@
 // One suite of rules for both sides: TLS 1.3 alone, the key as an external PSK, always with an
 // ephemeral key exchange (psk_dhe_ke; X25519 or P-256), AES-128-GCM or ChaCha20-Poly1305. No
 // certificates, tickets, resumption or early data. A handshake that did not use the key fails, on
-// both sides. Nothing waits: a call says what it waits for. One thread per session; a context may
+// both sides. Each side takes new keys for what it sends after a number of bytes, because AES-GCM
+// is not safe for any number of records. Nothing waits: a call says what it waits for. One thread per session; a context may
 // be shared by the sessions of one thread.
 #pragma once
 
@@ -53,7 +54,7 @@ public:
     };
 
     /// `descriptor` is a connected non-blocking socket that outlives the session.
-    TlsSession(std::shared_ptr<TlsContext> context, int descriptor);
+    TlsSession(std::shared_ptr<TlsContext> context, int descriptor, std::uint64_t key_bytes_max);
     TlsSession(const TlsSession&) = delete;
     TlsSession& operator=(const TlsSession&) = delete;
     ~TlsSession();
@@ -67,7 +68,10 @@ public:
 private:
     [[nodiscard]] Step judge(int result);
     std::shared_ptr<TlsContext> context_;
+    std::uint64_t key_bytes_max_;
     ssl_st* ssl_ = nullptr;
+    std::uint64_t key_bytes_ = 0;  // written with the present keys
+    bool unfinished_ = false;      // a write is to be repeated: no new keys in between
     bool proved_ = false;
     Error error_;
 };

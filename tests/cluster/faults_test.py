@@ -180,13 +180,14 @@ class FaultsOnEmulatedGpus(Faults):
     binary = EMULATED
     device = 'device = "cuda:0"'
     variables = {"PACELINE_EMULATED_DEVICES": "1"}
-    KEPT = ("test_a_stage_of_another_machine_is_killed", "test_an_agent_is_killed_and_another_one_comes_on_its_machine",
-            "test_a_link_is_cut_until_the_lease_has_ended", "test_a_machine_stands_still_for_longer_than_its_lease")
 
-    def setUp(self) -> None:
-        if self._testMethodName not in self.KEPT:
-            self.skipTest("skipped: the same as on the CPU")
-        super().setUp()
+
+CONCERN_DEVICES = ("test_a_stage_of_another_machine_is_killed", "test_a_link_is_cut_until_the_lease_has_ended",
+                   "test_an_agent_is_killed_and_another_one_comes_on_its_machine",
+                   "test_a_machine_stands_still_for_longer_than_its_lease")
+for name in dir(Faults):
+    if name.startswith("test_") and name not in CONCERN_DEVICES:
+        setattr(FaultsOnEmulatedGpus, name, None)  # no test of this class
 
 
 if __name__ == "__main__":
