@@ -4,8 +4,8 @@
 // ephemeral key exchange (psk_dhe_ke; X25519 or P-256), AES-128-GCM or ChaCha20-Poly1305. No
 // certificates, tickets, resumption or early data. A handshake that did not use the key fails, on
 // both sides. Each side takes new keys for what it sends after a number of bytes, because AES-GCM
-// is not safe for any number of records. Nothing waits: a call says what it waits for. One thread per session; a context may
-// be shared by the sessions of one thread.
+// is not safe for any number of records. Nothing waits: a call says what it waits for. One thread
+// per session; a context may be shared by the sessions of one thread.
 #pragma once
 
 #include <cstddef>
