@@ -91,6 +91,7 @@ public:
     /// The exit's candidates did not arrive within the time limit.
     void waited_out();
 
+    [[nodiscard]] const GrowthRule& rule() const { return rule_; }
     /// Whether the tree is sent as it grows, not only at the end of a round.
     [[nodiscard]] bool streams() const;
     /// Lockstep: the root's position when the round began; the Complete of the round is about that
