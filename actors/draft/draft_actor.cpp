@@ -61,7 +61,7 @@ Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsume
         tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
     if (!viewed) return viewed.error();
     if (note.role != msg::TensorRole::Features)
-        return skip_sets_.chooser()->take(note, hidden_rows(viewed.value()));
+        return skip_sets_.chooser()->taps().take(note, hidden_rows(viewed.value()));
     const Position first = note.first_position + (planted(PlantedBug::FeaturesMisplaced) ? 1 : 0);
     const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
                       host_.model()->features().receive(

@@ -20,11 +20,11 @@ bool SkipSetJobs::start() {
 
 /// Selects the layers that rows of candidates skip, for all requests.
 bool SkipSetJobs::start_choice() {
-    const auto of = chooser_ ? chooser_->complete() : std::nullopt;
+    const auto of = chooser_ ? chooser_->taps().complete() : std::nullopt;
     if (!of) return false;
     const RequestPtr request = host_.requests.find(*of);
     if (!request) {
-        chooser_->drop();
+        chooser_->taps().drop();
         return false;
     }
     if (!chooser_->can_run(*request->text)) return false;  // the next pass may read on
