@@ -1,9 +1,11 @@
-// ScoreReports: log probabilities of a text's tokens, as far as a request wants them, to a callback:
-// of a prompt's tokens as its rows are computed, of an answer's one by one. Used by PlainDecoder.
+// ScoreReports: tells a callback the log probabilities of a text's tokens: of a prompt's as its rows
+// are computed, of an answer's one by one. Used by PlainDecoder.
+//
 // Threads: one at a time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
