@@ -1,5 +1,5 @@
-// ScoreReports: tells a callback the log probabilities of a text's tokens: of a prompt's as its rows
-// are computed, of an answer's one by one. Used by PlainDecoder.
+// ScoreReports: tells a callback the log probabilities of a text's tokens: of a prompt's as its
+// rows are computed, of an answer's one by one. Used by PlainDecoder.
 //
 // Threads: one at a time.
 #pragma once
