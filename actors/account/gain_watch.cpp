@@ -22,9 +22,7 @@ int GainWatch::ask() {
         if (budget_ < kStart + awaited) return 0;
         drafting_ = true;
         since_check_ = 0;
-        drafted_time_ = 0.0;  // earlier probes do not count for this one
-        drafted_tokens_ = 0.0;
-        whole_time_ = 0.0;
+        drafted_ = {};  // earlier probes do not count for this one
     }
     if (++since_check_ > check_every_) {
         since_check_ = 0;
@@ -69,7 +67,7 @@ void GainWatch::paid(Micros job) {
 }
 
 double GainWatch::gain() const {
-    return drafted_time_ > 0.0 ? plain_time() * drafted_tokens_ / drafted_time_ : 0.0;
+    return drafted_.time > 0.0 ? plain_time() * drafted_.tokens / drafted_.time : 0.0;
 }
 
 void GainWatch::plain_round(double took, double tokens) {
@@ -90,9 +88,9 @@ void GainWatch::drafted_round(double took, double tokens, double candidates) {
         const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;
         candidate_ += (each - candidate_) * weight;
     }
-    drafted_time_ += cost * plain - kNew * drafted_time_;
-    drafted_tokens_ += tokens - kNew * drafted_tokens_;
-    whole_time_ += took - kNew * whole_time_;
+    drafted_.time += cost * plain - kNew * drafted_.time;
+    drafted_.tokens += tokens - kNew * drafted_.tokens;
+    drafted_.whole_time += took - kNew * drafted_.whole_time;
     add(tokens - cost);
     if (budget_ < candidate_) turn_off();
 }
@@ -110,7 +108,7 @@ void GainWatch::cancel_debt_of_slower_machine() {
     const double before = std::exchange(plain_before_, 0.0);
     const double plain = plain_time();
     if (before <= 0.0 || plain < kSlower * before) return;
-    if (drafted_tokens_ * plain < kHadGained * whole_time_) return;
+    if (drafted_.tokens * plain < kHadGained * drafted_.whole_time) return;
     budget_ = std::max(budget_, kStart);
 }
 

@@ -93,6 +93,12 @@ public:
     [[nodiscard]] bool drafting() const { return !options_.enabled || drafting_; }
 
 private:
+    /// Fading sums over rounds with drafts.
+    struct DraftedRounds {
+        double time = 0.0;  // the first without outliers
+        double tokens = 0.0;
+        double whole_time = 0.0;  // the same with outliers
+    };
     void plain_round(double took, double tokens);
     void drafted_round(double took, double tokens, double candidates);
     void turn_off();
@@ -109,9 +115,7 @@ private:
     std::int32_t since_check_ = 0;
     std::array<double, kPlainKept> plain_{};  // time per token, newest rounds, a ring
     std::size_t plain_count_ = 0;             // of all rounds
-    double drafted_time_ = 0.0;               // fading sums, the first without outliers
-    double drafted_tokens_ = 0.0;
-    double whole_time_ = 0.0;      // the same with outliers
+    DraftedRounds drafted_;
     double plain_before_ = 0.0;    // plain_time() when drafting was turned off; 0: it is looked at
     std::size_t plain_since_ = 0;  // plain rounds since then
 };

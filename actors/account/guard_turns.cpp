@@ -23,7 +23,7 @@ GuardTurns::Tag GuardTurns::formed(std::size_t requests, bool alone, Micros now)
         const int allowed = decided_ ? next_ : watch_->ask();
         decided_ = false;
         begin_turn(allowed, now);
-        counts_ = alone;
+        turn_.counts = alone;
     }
     if (!std::exchange(decided_, true)) next_ = watch_->ask();
     return {.phase = phase_};
@@ -33,42 +33,36 @@ void GuardTurns::verified(
     const Tag& tag, int tokens, int candidates, bool natural_plain, Micros now) {
     if (tag.phase != phase_) {
         // What an earlier phase had under way: the turn begins after it.
-        begun_ = now;
+        turn_.begun = now;
         return;
     }
-    ++verdicts_;
-    tokens_ += tokens;
-    candidates_ += candidates;
-    natural_plain_ = natural_plain_ && natural_plain;
-    if (verdicts_ >= requests_) end_turn(now);
+    ++turn_.verdicts;
+    turn_.tokens += tokens;
+    turn_.candidates += candidates;
+    turn_.natural_plain = turn_.natural_plain && natural_plain;
+    if (turn_.verdicts >= requests_) end_turn(now);
 }
 
 void GuardTurns::begin_turn(int allowed, Micros now) {
-    if ((allowed > 0) != (allowed_ > 0)) ++phase_;
-    allowed_ = allowed;
-    begun_ = now;
-    verdicts_ = 0;
-    tokens_ = 0;
-    candidates_ = 0;
-    natural_plain_ = true;
-    counts_ = true;
+    if ((allowed > 0) != (turn_.allowed > 0)) ++phase_;
+    turn_ = {.allowed = allowed, .begun = now};
 }
 
 void GuardTurns::end_turn(Micros now) {
     ++turns_ended_;
-    const bool mixed = allowed_ == 0 && candidates_ > 0;
-    if (counts_ && !mixed && watch_ != nullptr) {
+    const bool mixed = turn_.allowed == 0 && turn_.candidates > 0;
+    if (turn_.counts && !mixed && watch_ != nullptr) {
         const auto requests = static_cast<double>(requests_);
-        const double tokens = tokens_ / requests;
-        if (allowed_ > 0 && !natural_plain_) {
-            watch_->drafted(now - begun_, tokens, candidates_ / requests);
+        const double tokens = turn_.tokens / requests;
+        if (turn_.allowed > 0 && !turn_.natural_plain) {
+            watch_->drafted(now - turn_.begun, tokens, turn_.candidates / requests);
         } else {
-            watch_->round(now - begun_, tokens, 0.0);
+            watch_->round(now - turn_.begun, tokens, 0.0);
         }
         const double plain = tokens * static_cast<double>(watch_->plain_token().count());
         if (plain > 0.0) {
             plain_took_ += plain;
-            took_ += std::min(static_cast<double>((now - begun_).count()), kOutlier * plain);
+            took_ += std::min(static_cast<double>((now - turn_.begun).count()), kOutlier * plain);
         }
     }
     if (!std::exchange(decided_, false) && watch_ != nullptr) next_ = watch_->ask();

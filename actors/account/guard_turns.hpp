@@ -42,7 +42,7 @@ public:
     };
 
     /// The most candidates of a request in the turn that runs; 0: it is plain.
-    [[nodiscard]] int allowed() const { return allowed_; }
+    [[nodiscard]] int allowed() const { return turn_.allowed; }
     /// Of the turn that comes next.
     [[nodiscard]] int allowed_next() const { return next_; }
     /// Turns that have ended.
@@ -57,7 +57,7 @@ public:
     /// `natural_plain`: the round was what plain decoding does, though candidates were allowed.
     void verified(const Tag& tag, int tokens, int candidates, bool natural_plain, Micros now);
     /// The current turn is not counted: a prompt shares its time.
-    void disturbed() { counts_ = false; }
+    void disturbed() { turn_.counts = false; }
     /// A request has begun or ended: the time until the next batch belongs to no turn.
     void interrupted() { interrupted_ = true; }
 
@@ -75,6 +75,16 @@ public:
     [[nodiscard]] double took_us() const { return took_; }
 
 private:
+    /// The turn that runs.
+    struct Turn {
+        int allowed = 0;
+        Micros begun{0};
+        bool counts = true;
+        std::size_t verdicts = 0;
+        int tokens = 0;
+        int candidates = 0;
+        bool natural_plain = true;
+    };
     void begin_turn(int allowed, Micros now);
     void end_turn(Micros now);
 
@@ -83,16 +93,10 @@ private:
     std::size_t requests_ = 0;
     std::uint64_t phase_ = 0;
     std::uint64_t turns_ended_ = 0;
-    int allowed_ = 0;
+    Turn turn_ = {.counts = false};
     int next_ = 0;
     bool decided_ = false;  // next_
     bool interrupted_ = true;
-    bool counts_ = false;
-    Micros begun_{0};
-    std::size_t verdicts_ = 0;
-    int tokens_ = 0;
-    int candidates_ = 0;
-    bool natural_plain_ = true;
     double plain_took_ = 0.0;  // of all turns' tokens without speculation, microseconds
     double took_ = 0.0;        // of all turns; an interrupted one counts kOutlier times its tokens
 };

@@ -9,11 +9,6 @@
 #include "ipc/base/faults.hpp"
 
 namespace paceline {
-namespace {
-
-constexpr Micros kPassLimit{2'000'000};
-
-}  // namespace
 
 RequestLifecycle::RequestLifecycle(const ConductorPlan& plan, int vocab_size, std::int32_t kv_slots)
     : verifier_{plan.verifier},
@@ -51,26 +46,15 @@ void RequestLifecycle::begin_waiting() {
     const std::vector<RequestId> running = requests_.in_phase(RequestPhase::Running);
     for (const RequestId request : quarantine_.may_begin(waiting, running)) {
         RequestRecord& record = requests_.at(request);
-        const bool waits = record.preempted && record.ended_before == ends_ &&
-                           !requests_.in_phase(RequestPhase::Running).empty();
+        const bool waits =
+            order_.waits_for_end(record) && !requests_.in_phase(RequestPhase::Running).empty();
         if (!waits && requests_.fits(request)) {
             begin(request, record);
-        } else if (!may_pass(record)) {
+        } else if (!order_.may_pass(record, context_->now())) {
             break;
         }
     }
     show_gauges();
-}
-
-/// Whether later requests may begin before this one, which does not fit: otherwise it would never
-/// start.
-bool RequestLifecycle::may_pass(const RequestRecord& waiting) {
-    if (waiting.preempted) return false;
-    if (!first_waits_ || *first_waits_ > waiting.turn) {
-        first_waits_ = waiting.turn;
-        first_waits_since_ = context_->now();
-    }
-    return context_->now() - first_waits_since_ < kPassLimit;
 }
 
 void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record, StageId to) {
@@ -85,7 +69,7 @@ void RequestLifecycle::post_begin(RequestId request, const RequestRecord& record
 void RequestLifecycle::begin(RequestId request, RequestRecord& record) {
     const BeginPayload spec = requests_.begin_of(request, record);
     const auto rows = static_cast<std::int32_t>(spec.text.size());
-    if (first_waits_ == record.turn) first_waits_.reset();
+    order_.left(record);
     if (std::exchange(record.preempted, false)) {
         context_->trace({.kind = TraceKind::Replay, .request = request, .attempt = record.attempt});
     } else if (record.begun) {
@@ -195,7 +179,7 @@ void RequestLifecycle::preempt(RequestId request) {
     ++record.stats.preemptions;
     context_->count(counters::kPreemptions);
     record.preempted = !planted(PlantedBug::PreemptionIsLoss);
-    record.ended_before = ends_;
+    order_.preempted(record);
     to_next_attempt(request, record);
 }
 
@@ -264,9 +248,9 @@ void RequestLifecycle::send_stop(RequestId request, Attempt attempt) {
 void RequestLifecycle::end(RequestId request, FinishReason finish, const Status& status) {
     RequestRecord& record = requests_.at(request);
     PACE_CHECK(record.phase != RequestPhase::Ended, "an answer ends twice");
-    if (first_waits_ == record.turn) first_waits_.reset();
+    order_.left(record);
     if (record.phase == RequestPhase::Running) {
-        ++ends_;
+        order_.ended();
         if (!planted(PlantedBug::EndUntold)) send_stop(request, record.attempt);
         // Its next turn, if there is one, has the next attempt.
         context_->cancel_before(request, Attempt{record.attempt.value + 1});

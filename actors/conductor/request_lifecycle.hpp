@@ -15,10 +15,9 @@
 //
 // A request begins when its text fits beside those of the running ones: their pages are taken as
 // they grow. When none is free (PagesWanted), the youngest running request is preempted; the oldest
-// never is. A preempted one keeps its place, computes its text again, and begins no sooner than
-// another one has ended. That is no loss: it counts for neither poison nor drafts nor progress.
-// Requests may pass a waiting one that does not fit yet for kPassLimit, but none that was
-// preempted.
+// never is. A preempted one keeps its place and computes its text again. That is no loss: it counts
+// for neither poison nor drafts nor progress. Which waiting requests others may pass, and for how
+// long: waiting_order.hpp.
 // Each way out of [Running] sends a Stop to all stages, so that their work for the request ends
 // even if a stage has missed the final verdict.
 // The loss of a stage that is not essential (draft, correct) changes no attempt: the stage gets its
@@ -35,6 +34,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "actors/conductor/conductor_plan.hpp"
 #include "actors/conductor/draft_begins.hpp"
@@ -44,6 +45,7 @@
 #include "actors/conductor/request_table.hpp"
 #include "actors/conductor/stage_table.hpp"
 #include "actors/conductor/stop_outbox.hpp"
+#include "actors/conductor/waiting_order.hpp"
 #include "actors/decoding/grammar/grammar_store.hpp"
 #include "runtime/loop/actor.hpp"
 
@@ -87,7 +89,6 @@ private:
     void end_poison(RequestId request, const StageTable::Stage& lost);
     void to_next_attempt(RequestId request, RequestRecord& record);
     void preempt(RequestId request);
-    [[nodiscard]] bool may_pass(const RequestRecord& waiting);
     void give_up_attempt(const ProgressWatch::Overdue& overdue);
     void end_unrecovered(RequestId request);
     void send_stop(RequestId request, Attempt attempt);
@@ -104,9 +105,7 @@ private:
     ProgressTimer progress_;
     StopOutbox stops_;
     SentGrammars grammars_;
-    std::uint64_t ends_ = 0;                         // of requests that ran
-    std::optional<std::uint64_t> first_waits_ = {};  // turn of the first one that does not fit
-    Micros first_waits_since_{0};
+    WaitingOrder order_;
 };
 
 }  // namespace paceline

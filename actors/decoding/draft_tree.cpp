@@ -46,6 +46,14 @@ std::vector<DraftNodeId> DraftTree::trunk() const {
     return ids;
 }
 
+std::vector<TokenId> DraftTree::tokens_to(DraftNodeId node) const {
+    std::vector<TokenId> tokens;
+    for (const DraftNode* step : path(node)) {
+        if (step->id != root().id) tokens.push_back(step->token);
+    }
+    return tokens;
+}
+
 void DraftTree::drop(const DraftNode& node) {
     if (node.slot != kNoSlot) freed_.push_back({node.position, node.slot});
 }
@@ -310,6 +318,21 @@ msg::Proposal DraftTree::snapshot(Position last, std::size_t count) const {
                              .log_prob = best[i]->log_prob};
     }
     return proposal;
+}
+
+JudgedTrunk judged_trunk(const DraftTree& tree, const msg::Verdict& verdict) {
+    JudgedTrunk found;
+    const DraftNode* at = &tree.root();
+    for (std::uint32_t depth = 0; depth < verdict.depth; ++depth) {
+        at = tree.trunk_child(at->id);
+        if (at == nullptr || at->origin != msg::Origin::Trunk) break;
+        ++found.drafted;
+        // The last token is the target's own.
+        const bool stands = found.accepted == static_cast<int>(depth) &&
+                            depth + 1 < verdict.count && verdict.tokens[depth] == at->token;
+        found.accepted += stands ? 1 : 0;
+    }
+    return found;
 }
 
 }  // namespace paceline

@@ -116,6 +116,8 @@ public:
 
     /// From the root (included) to the trunk's end.
     [[nodiscard]] std::vector<DraftNodeId> trunk() const;
+    /// The tokens between the root and this node, which is in the tree; its own is the last.
+    [[nodiscard]] std::vector<TokenId> tokens_to(DraftNodeId node) const;
     [[nodiscard]] std::int32_t depth(const DraftNode& node) const {
         return node.position - root().position;
     }
@@ -137,5 +139,12 @@ private:
     DraftNodeId next_id_ = 0;
     std::vector<Freed> freed_;
 };
+
+/// Of the model's own first choices that a verdict which comes next has judged, how many stood.
+struct JudgedTrunk {
+    int accepted = 0;
+    int drafted = 0;
+};
+[[nodiscard]] JudgedTrunk judged_trunk(const DraftTree& tree, const msg::Verdict& verdict);
 
 }  // namespace paceline

@@ -157,15 +157,15 @@ Growth::Step Growth::step(const DraftTree& tree,
 }
 
 Growth::Step Growth::complete() {
-    phase_ = Phase::Done;
+    round_.phase = Phase::Done;
     return {.expand = {}, .chain = 0, .say = msg::ProposalState::Complete};
 }
 
 Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
     const std::int32_t depth = std::min({gamma(), room, limit_});
-    if (phase_ == Phase::Growing) {
+    if (round_.phase == Phase::Growing) {
         if (depth <= 0) {
-            phase_ = Phase::Done;  // nothing that could be of use: the target knows that too
+            round_.phase = Phase::Done;  // nothing that could be of use: the target knows that too
             return {};
         }
         if (paused_) return complete();
@@ -177,7 +177,7 @@ Growth::Step Growth::sequential(const DraftTree& tree, std::int32_t room) {
         return step(tree, {.trunk_depth = depth, .branch_depth = depth, .trunk_first = true},
                     depth);
     }
-    if (!candidates_known_ || paused_) return {};
+    if (!round_.candidates_known || paused_) return {};
     return step(tree, {.branch_depth = std::min(depth * 2, room)}, depth);
 }
 
@@ -201,42 +201,33 @@ Growth::Step Growth::ahead(const DraftTree& tree, std::int32_t room) {
     return complete();
 }
 
-void Growth::begin_round() {
-    phase_ = Phase::Growing;
-    candidates_known_ = false;
-    halfway_ = false;
-    owed_ = false;
-    round_root_.reset();
-    steps_ = 0;
-}
-
 Growth::Step Growth::round(const DraftTree& tree, std::int32_t room) {
-    if (phase_ == Phase::Done && owed_) begin_round();
-    if (!round_root_) round_root_ = tree.root().position;
-    if (phase_ == Phase::Done) return {};
+    if (round_.phase == Phase::Done && round_.owed) round_ = {};
+    if (!round_.root) round_.root = tree.root().position;
+    if (round_.phase == Phase::Done) return {};
     if (room <= 0) return complete();
-    const bool early = rule_.gamma_early > 0 && !halfway_;
+    const bool early = rule_.gamma_early > 0 && !round_.halfway;
     const std::int32_t due = early ? std::min(rule_.gamma_early, rule_.gamma) : rule_.gamma;
-    if (phase_ == Phase::Growing && steps_ < due) {
+    if (round_.phase == Phase::Growing && round_.steps < due) {
         Step grow =
             step(tree, {.trunk_depth = room, .branch_depth = early ? 0 : room, .trunk_first = true},
-                 due - steps_);
+                 due - round_.steps);
         if (!grow.expand.empty()) return grow;
     }
     if (early) {
-        halfway_ = true;
-        if (!candidates_known_) phase_ = Phase::ForCandidates;
+        round_.halfway = true;
+        if (!round_.candidates_known) round_.phase = Phase::ForCandidates;
         return {.expand = {}, .chain = 0, .say = msg::ProposalState::Halfway};
     }
-    if (phase_ == Phase::ForCandidates)
+    if (round_.phase == Phase::ForCandidates)
         return {.expand = {}, .chain = 0, .say = {}, .waits_for_candidates = true};
     return complete();
 }
 
 Growth::Step Growth::alternatives(const DraftTree& tree, std::int32_t room) {
     const bool ahead = rule_.pace == DraftPace::Ahead;
-    if (paused_ || (!ahead && !candidates_known_)) return {};
-    if (rule_.pace == DraftPace::Lockstep && steps_ >= gamma_late()) return {};
+    if (paused_ || (!ahead && !round_.candidates_known)) return {};
+    if (rule_.pace == DraftPace::Lockstep && round_.steps >= gamma_late()) return {};
     const std::int32_t depth = ahead ? std::min(gamma(), room) : room;
     return step(tree, {.branch_depth = depth}, depth);
 }
@@ -247,7 +238,7 @@ void Growth::stop_at(const ChainStop& stop) {
 }
 
 void Growth::passed(std::int32_t tokens) {
-    steps_ += tokens;
+    round_.steps += tokens;
     complete_ = false;
 }
 
@@ -256,32 +247,36 @@ void Growth::verified(std::int32_t accepted, std::int32_t could, bool prepared) 
     if (drawn_) drawn_->verified(accepted, could);
     complete_ = false;
     if (rule_.part == GrowthPart::Alternatives || rule_.pace != DraftPace::Lockstep) {
-        phase_ = Phase::Growing;
-        candidates_known_ = false;
-        steps_ = 0;
+        round_.phase = Phase::Growing;
+        round_.candidates_known = false;
+        round_.steps = 0;
         return;
     }
-    if (phase_ == Phase::Done) return begin_round();
-    owed_ = true;
-    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;  // they would be of the old batch
-    halfway_ = true;
-    if (!prepared) steps_ = rule_.gamma;
+    if (round_.phase == Phase::Done) {
+        round_ = {};
+        return;
+    }
+    round_.owed = true;
+    if (round_.phase == Phase::ForCandidates)
+        round_.phase = Phase::Growing;  // they would be of the old batch
+    round_.halfway = true;
+    if (!prepared) round_.steps = rule_.gamma;
 }
 
 void Growth::candidates_arrived() {
-    if (rule_.part == GrowthPart::Alternatives && !candidates_known_) steps_ = 0;
-    candidates_known_ = true;
+    if (rule_.part == GrowthPart::Alternatives && !round_.candidates_known) round_.steps = 0;
+    round_.candidates_known = true;
     complete_ = false;
-    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;
+    if (round_.phase == Phase::ForCandidates) round_.phase = Phase::Growing;
 }
 
 void Growth::waited_out() {
-    if (phase_ == Phase::ForCandidates) phase_ = Phase::Growing;
+    if (round_.phase == Phase::ForCandidates) round_.phase = Phase::Growing;
 }
 
 bool Growth::streams() const {
     return rule_.part == GrowthPart::Alternatives || rule_.pace == DraftPace::Ahead ||
-           (rule_.pace == DraftPace::Sequential && phase_ == Phase::Done);
+           (rule_.pace == DraftPace::Sequential && round_.phase == Phase::Done);
 }
 
 }  // namespace paceline

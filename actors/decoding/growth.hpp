@@ -91,15 +91,25 @@ public:
     /// The exit's candidates did not arrive within the time limit.
     void waited_out();
 
+    [[nodiscard]] const GrowthRule& rule() const { return rule_; }
     /// Whether the tree is sent as it grows, not only at the end of a round.
     [[nodiscard]] bool streams() const;
     /// Lockstep: the root's position when the round began; the Complete of the round is about that
     /// root.
-    [[nodiscard]] std::optional<Position> round_root() const { return round_root_; }
+    [[nodiscard]] std::optional<Position> round_root() const { return round_.root; }
     [[nodiscard]] std::int32_t gamma() const { return drawn_ ? drawn_->now() : length_.now(); }
 
 private:
     enum class Phase : std::uint8_t { Growing, ForCandidates, Done };
+
+    struct Round {
+        Phase phase = Phase::Growing;
+        bool candidates_known = false;  // since the root, or the round, began
+        bool halfway = false;           // was said
+        bool owed = false;              // a verdict came before the round was complete
+        std::optional<Position> root = {};
+        std::int32_t steps = 0;  // of it; Alternatives: since the candidates
+    };
 
     Step sequential(const DraftTree& tree, std::int32_t room);
     [[nodiscard]] Step by_level(const DraftTree& tree, std::int32_t depth);
@@ -107,7 +117,6 @@ private:
     Step round(const DraftTree& tree, std::int32_t room);
     Step alternatives(const DraftTree& tree, std::int32_t room);
     Step complete();
-    void begin_round();
     [[nodiscard]] Step step(const DraftTree& tree,
                             const GrowthView& view,
                             std::int32_t chain_max) const;
@@ -119,13 +128,8 @@ private:
     GrowthWorth worth_;
     bool paused_ = false;
     std::int32_t limit_ = kGammaMax;
-    Phase phase_ = Phase::Growing;
-    bool candidates_known_ = false;  // since the root, or the round, began
-    bool halfway_ = false;           // was said in this round
-    bool owed_ = false;              // a verdict came before the round was complete
-    bool complete_ = false;          // Ahead: was said since the tree last grew
-    std::optional<Position> round_root_;
-    std::int32_t steps_ = 0;  // of this round; Alternatives: since the candidates
+    Round round_;
+    bool complete_ = false;  // Ahead: was said since the tree last grew
 };
 
 }  // namespace paceline

@@ -37,17 +37,12 @@ Result<PlainDecoder> PlainDecoder::make(Backend& backend, PlainOptions options) 
 }
 
 PlainDecoder::PlainDecoder(Backend& backend, PlainOptions options, Position context)
-    : backend_{&backend},
-      prefill_rows_{std::min<int>(options.prefill_rows, context)},
+    : prefill_rows_{std::min<int>(options.prefill_rows, context)},
       context_{context},
+      passes_{backend, prefill_rows_, context},
       scratch_{std::make_unique<SamplerScratch>()},
       grammars_{std::move(options.grammars)} {
-    const ModelConfig& config = backend.config();
-    slots_.resize(static_cast<std::size_t>(context));
-    for (std::size_t p = 0; p < slots_.size(); ++p) slots_[p] = static_cast<KvSlot>(p);
     text_.reserve(static_cast<std::size_t>(context));
-    hidden_.resize(static_cast<std::size_t>(prefill_rows_) * static_cast<std::size_t>(config.dim));
-    logits_.resize(static_cast<std::size_t>(config.vocab_size));
 }
 
 PlainDecoder::PlainDecoder(PlainDecoder&&) noexcept = default;
@@ -61,7 +56,7 @@ void PlainDecoder::reset() {
 
 Status PlainDecoder::check(const Request& request, Position context) const {
     const std::vector<TokenId>& more = request.text;
-    const int vocab = backend_->config().vocab_size;
+    const int vocab = passes_.model().vocab_size;
     for (std::size_t i = 0; i < more.size(); ++i) {
         if (more[i] < 0 || more[i] >= vocab) {
             return bad(fmt::format("prompt token {} is {}, but the vocabulary is 0 .. {}", i,
@@ -96,88 +91,29 @@ Status PlainDecoder::begin_grammar(const Request& request, Position length) {
     return grammar_->follow(text_);
 }
 
-RunOutcome PlainDecoder::feed(std::int32_t count,
-                              const Request& request,
-                              const CancelToken* cancel) {
-    std::vector<Row> rows(static_cast<std::size_t>(count));
-    for (std::int32_t i = 0; i < count; ++i) {
-        Row& row = rows[static_cast<std::size_t>(i)];
-        row.position = fed_ + i;
-        row.token = text_[static_cast<std::size_t>(row.position)];
-        row.slot = slots_[static_cast<std::size_t>(row.position)];
-        row.prefix_slots = slots_.data();
-        row.prefix_count = row.position + 1;
-        row.last = backend_->config().sublayers();
-    }
-    const RunOutcome outcome = run_rows(rows, request, cancel);
-    if (outcome == RunOutcome::Done) {
-        fed_ += count;
-        last_rows_ = count;
-    }
+/// The next rows of the text that are not in the KV cache.
+RunOutcome PlainDecoder::feed(const Request& request, const CancelToken* cancel) {
+    const auto left = static_cast<std::int32_t>(text_.size()) - fed_;
+    const auto count = std::min<std::int32_t>(left, prefill_rows_);
+    const RunOutcome outcome = passes_.run(text_, fed_, count, request, cancel);
+    if (outcome == RunOutcome::Cancelled) return outcome;
+    const Position first = std::exchange(fed_, fed_ + count);
+    if (request.scores.prompt)
+        scores_.prompt(passes_, text_, first, fed_, request.scores.top, *scratch_);
     return outcome;
-}
-
-RunOutcome PlainDecoder::run_rows(std::span<const Row> rows,
-                                  const Request& request,
-                                  const CancelToken* cancel) {
-    const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    DeviceSampler* device = device_for(request);
-    if (device == nullptr)
-        return backend_->run_layers(rows, std::span{hidden_}.first(rows.size() * dim), cancel);
-    jobs_.assign(rows.size(), {});
-    tokens_.assign(rows.size(), std::nullopt);
-    const auto end = static_cast<Position>(text_.size());
-    if (rows.back().position + 1 == end) jobs_.back() = {&request.sampling, end};
-    return device->run_and_draw(rows, {}, {.jobs = jobs_}, tokens_, cancel);
-}
-
-/// Draws the token with the layers of the last row, so that no hidden state leaves the device.
-/// nullptr: it is drawn from logits.
-DeviceSampler* PlainDecoder::device_for(const Request& request) const {
-    DeviceSampler* device = backend_->device_sampler();
-    const bool draws = device != nullptr && !request.needs_logits() && !request.scores.prompt &&
-                       device->draws(request.sampling);
-    return draws ? device : nullptr;
-}
-
-/// Of the tokens behind the rows [first, end), which were fed last, as far as the text goes on.
-void PlainDecoder::score_prompt(Position first, Position end, const ScoreOptions& scores) {
-    const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    const std::size_t vocab = logits_.size();
-    prompt_logits_.resize(kScoredRows * vocab);
-    end = std::min(end, static_cast<Position>(text_.size()) - 1);
-    for (Position row = first; row < end; row += static_cast<Position>(kScoredRows)) {
-        const auto count = std::min(kScoredRows, static_cast<std::size_t>(end - row));
-        const auto at = static_cast<std::size_t>(row - first) * dim;
-        backend_->head(HeadId::Final, std::span{hidden_}.subspan(at, count * dim),
-                       static_cast<int>(count), std::span{prompt_logits_}.first(count * vocab));
-        for (std::size_t i = 0; i < count; ++i) {
-            const Position next = row + static_cast<Position>(i) + 1;
-            row_scores_.read(std::span{prompt_logits_}.subspan(i * vocab, vocab), scores.top,
-                             *scratch_);
-            if (on_scores_) on_scores_(next, row_scores_.of(text_[static_cast<std::size_t>(next)]));
-        }
-    }
 }
 
 /// The token after the last row that was fed.
 std::optional<TokenId> PlainDecoder::draw(const Request& request) {
-    if (device_for(request) != nullptr) return tokens_.back();
-    const std::span<float> logits = last_logits();
-    if (request.scores.answer) row_scores_.read(logits, request.scores.top, *scratch_);
+    if (passes_.draws(request)) return passes_.drawn();
+    const std::span<float> logits = passes_.last_logits();
+    if (request.scores.answer) scores_.read(logits, request.scores.top, *scratch_);
     const TokenMask* mask = grammar_ == nullptr ? nullptr : &grammar_->mask();
     const std::optional<TokenId> token =
         sample(logits, static_cast<Position>(text_.size()), {.committed = text_, .path = {}},
                request.sampling, *scratch_, mask);
     if (token && grammar_ != nullptr && !grammar_->accept(*token)) return std::nullopt;
     return token;
-}
-
-std::span<float> PlainDecoder::last_logits() {
-    const auto dim = static_cast<std::size_t>(backend_->config().dim);
-    const auto last = static_cast<std::size_t>(last_rows_ - 1);
-    backend_->head(HeadId::Final, std::span{hidden_}.subspan(last * dim, dim), 1, logits_);
-    return logits_;
 }
 
 Result<AnswerStats> PlainDecoder::run(const Request& request,
@@ -207,17 +143,13 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
     };
     while (true) {
         while (fed_ < static_cast<Position>(text_.size())) {
-            const auto left = static_cast<std::int32_t>(text_.size()) - fed_;
-            const Position first = fed_;
-            if (feed(std::min<std::int32_t>(left, prefill_rows_), request, cancel) ==
-                RunOutcome::Cancelled) {
+            if (feed(request, cancel) == RunOutcome::Cancelled) {
                 if (stats.generated_tokens == 0) {
                     stats.prompt_tokens = unfed - (length - fed_);
                     stats.prefilled = clock();
                 }
                 return end(FinishReason::Interrupted);
             }
-            if (request.scores.prompt) score_prompt(first, fed_, request.scores);
             if (on_prefill_ && fed_ < length) on_prefill_(1.0 - double(length - fed_) / unfed);
         }
         const auto position = static_cast<Position>(text_.size());
@@ -231,7 +163,7 @@ Result<AnswerStats> PlainDecoder::run(const Request& request,
         stats.last_token = clock();
         if (stats.generated_tokens++ == 0) stats.first_token = stats.last_token;
         const FinishReason finish = rule.after(*token, position);
-        if (request.scores.answer && on_scores_) on_scores_(position, row_scores_.of(*token));
+        if (request.scores.answer) scores_.report(position, *token);
         const Go go = on_token(*token);
         if (finish != FinishReason::None) return end(finish);
         if (go == Go::Stop || (cancel != nullptr && cancel->cancelled()))

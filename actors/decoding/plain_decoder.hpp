@@ -20,11 +20,14 @@
 
 #include "actors/decoding/answer.hpp"
 #include "actors/decoding/grammar/answer_grammar.hpp"
+#include "actors/decoding/plain/plain_passes.hpp"
+#include "actors/decoding/plain/score_reports.hpp"
 #include "actors/decoding/request.hpp"
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
 #include "model/device_sampler.hpp"
+#include "model/sampling/sampling.hpp"
 
 namespace paceline {
 
@@ -39,8 +42,7 @@ enum class Go : std::uint8_t { On, Stop };
 class PlainDecoder {
 public:
     using OnToken = std::function<Go(TokenId)>;
-    /// Of the token at a position of the text.
-    using OnScores = std::function<void(Position position, const TokenScores& scores)>;
+    using OnScores = ScoreReports::OnScores;
     using Clock = std::function<std::chrono::microseconds()>;
 
     /// Errors: BadArgument if the backend lacks layers, or options are out of range.
@@ -70,7 +72,7 @@ public:
 
     /// Called with what a request's ScoreOptions ask for: of a prompt's tokens as its rows are
     /// computed, of an answer's each before it is given to on_token.
-    void on_scores(OnScores scores) { on_scores_ = std::move(scores); }
+    void on_scores(OnScores scores) { scores_.to(std::move(scores)); }
 
     /// Prompts and answers so far.
     [[nodiscard]] std::span<const TokenId> text() const { return text_; }
@@ -80,37 +82,21 @@ public:
     void reset();
 
 private:
-    static constexpr std::size_t kScoredRows = 8;  // of one call of the head
-
     PlainDecoder(Backend& backend, PlainOptions options, Position context);
     [[nodiscard]] Status check(const Request& request, Position context) const;
-    RunOutcome feed(std::int32_t rows, const Request& request, const CancelToken* cancel);
-    RunOutcome run_rows(std::span<const Row> rows,
-                        const Request& request,
-                        const CancelToken* cancel);
     [[nodiscard]] Status begin_grammar(const Request& request, Position length);
-    void score_prompt(Position first, Position end, const ScoreOptions& scores);
+    RunOutcome feed(const Request& request, const CancelToken* cancel);
     [[nodiscard]] std::optional<TokenId> draw(const Request& request);
-    [[nodiscard]] DeviceSampler* device_for(const Request& request) const;
-    std::span<float> last_logits();
 
-    Backend* backend_;
     int prefill_rows_;
     Position context_;
+    PlainPasses passes_;
     std::vector<TokenId> text_;
     Position fed_ = 0;
-    std::int32_t last_rows_ = 0;  // rows of the last feed: where the newest hidden state lies
-    std::vector<KvSlot> slots_;   // slots_[p] == p: the prefix table of every row
-    std::vector<float> hidden_;   // [prefill_rows, dim], unless tokens are drawn with the layers
-    std::vector<float> logits_;   // [vocab]
-    std::vector<float> prompt_logits_;  // [kScoredRows, vocab], once a prompt is scored
-    std::vector<DrawJob> jobs_;  // of the last feed's rows, where tokens are drawn with the layers
-    std::vector<std::optional<TokenId>> tokens_;
     std::unique_ptr<SamplerScratch> scratch_;
     std::shared_ptr<GrammarLoader> grammars_;
     std::unique_ptr<AnswerGrammar> grammar_;  // of the answer; nullptr: none
-    RowScores row_scores_;
-    OnScores on_scores_;                           // may be empty
+    ScoreReports scores_;
     std::function<void(double part)> on_prefill_;  // may be empty
 };
 

@@ -18,11 +18,11 @@ DraftPlan with_alternatives(DraftPlan plan) {
 CorrectActor::CorrectActor(DraftPlan plan, DraftTools tools, StageId draft)
     : DraftWork{with_alternatives(plan), std::move(tools)}, draft_{draft} {
     inbox_.attach(*this);
-    copy_proposals_to(draft);
+    outlet_.send_copies_to(draft);
 }
 
 Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
-    if (from != draft_ && from != plan().exit) {
+    if (from != draft_ && from != host_.plan.exit) {
         return unexpected(from, "a proposal, but is neither its exit nor its draft");
     }
     const Result<RequestPtr> request = admit(from, proposal);
@@ -40,7 +40,7 @@ Status CorrectActor::handle(StageId from, const msg::Proposal& proposal) {
 /// The keys and values may be stale or not needed; their slot is released at once.
 Status CorrectActor::handle(StageId from, const msg::TensorNote& note) {
     if (from != draft_) return unexpected(from, "a tensor note, but is not its draft");
-    TensorConsumer* tensors = context().tensors_from(from);
+    TensorConsumer* tensors = host_.context->tensors_from(from);
     Status taken = take(from, note, tensors);
     if (tensors != nullptr) tensors->release({note.tensor, note.tensor_generation});
     return taken;
@@ -48,9 +48,10 @@ Status CorrectActor::handle(StageId from, const msg::TensorNote& note) {
 
 Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsumer* tensors) {
     const Age age = inbox_.peek<msg::TensorNote>(from, note.route);
-    const RequestPtr request = age == Age::Current ? find(note.route) : nullptr;
-    if (!request || tensors == nullptr || model() == nullptr) return {};
-    const std::size_t expected = model()->backend().kv_bytes();
+    const RequestPtr request = age == Age::Current ? host_.requests.find(note.route) : nullptr;
+    if (!request || tensors == nullptr || host_.model() == nullptr) return {};
+    DraftModel& model = *host_.model();
+    const std::size_t expected = model.backend().kv_bytes();
     if (expected == 0) return {};
     if (note.role != msg::TensorRole::Keys || msg::tensor_bytes(note) != expected) {
         return unexpected(
@@ -63,10 +64,12 @@ Status CorrectActor::take(StageId from, const msg::TensorNote& note, TensorConsu
     const KvBytes kv = kv_bytes(viewed.value());
     const Position position = note.first_position;
     bool used = false;
-    if (const auto node = request->trunk_node_at(position); node) {
-        used = model()->write_kv(*request->text, *node, kv);
-    } else if (request->trunk_is_text_at(position)) {
-        used = model()->write_kv_at(*request->text, position, kv);
+    DraftText& text = *request->text;
+    const TrunkCopy& trunk = request->peers.trunk();
+    if (const auto node = trunk.node_at(text, position); node) {
+        used = model.write_kv(text, *node, kv);
+    } else if (trunk.is_text_at(text, position)) {
+        used = model.write_kv_at(text, position, kv);
     }
     kv_rows_taken_ += used ? 1 : 0;
     return {};

@@ -25,31 +25,15 @@ constexpr TensorLimits kAnyTensor{.layers = std::numeric_limits<std::uint32_t>::
 DraftActor::DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct)
     : DraftWork{part_of(plan, correct), std::move(tools)}, correct_{correct} {
     inbox_.attach(*this);
-    if (programme()) attach(choice_.emplace(*model(), *programme()));
-    if (search()) attach(searcher_.emplace(*model(), *search()));
-    if (correct) attach(trunk_.emplace(*correct, model()));
+    if (correct) outlet_.send_trunk_to(*correct);
 }
 
-void DraftActor::on_start(StageContext& context) {
-    DraftWork::on_start(context);
-    if (trunk_) trunk_->start(context);
-}
-
-void DraftActor::on_room(StageId to) {
-    if (to == correct_) (void)trunk_->flush();
-    DraftWork::on_room(to);
-}
-
-void DraftActor::on_peer(StageId peer, PeerChange change) {
-    if (peer == correct_) trunk_->forget();
-    DraftWork::on_peer(peer, change);
-}
-
-bool DraftActor::expects(StageId from, msg::TensorRole role) const {
-    const bool is_eagle = model() != nullptr && model()->features().expected();
-    if (role == msg::TensorRole::Features) return is_eagle && from == plan().verifier;
-    return choice_ && from.value >= plan().first_segment.value &&
-           from.value <= plan().verifier.value;
+bool DraftActor::expects(StageId from, msg::TensorRole role) {
+    const DraftPlan& plan = host_.plan;
+    const bool is_eagle = host_.model() != nullptr && host_.model()->features().expected();
+    if (role == msg::TensorRole::Features) return is_eagle && from == plan.verifier;
+    return skip_sets_.chooser() != nullptr && from.value >= plan.first_segment.value &&
+           from.value <= plan.verifier.value;
 }
 
 /// Stale or not, the slot is released at once.
@@ -58,17 +42,17 @@ Status DraftActor::handle(StageId from, const msg::TensorNote& note) {
         return unexpected(from, note.role == msg::TensorRole::Features
                                     ? "features, but is no last segment beside an EAGLE draft"
                                     : "a tensor note, but is no segment whose layers are tapped");
-    TensorConsumer* tensors = context().tensors_from(from);
+    TensorConsumer* tensors = host_.context->tensors_from(from);
     if (tensors == nullptr) return {};
     Status taken = take(from, note, *tensors);
-    const bool kept = planted(PlantedBug::FeatureSlotKept) && !find(note.route);
+    const bool kept = planted(PlantedBug::FeatureSlotKept) && !host_.requests.find(note.route);
     if (!kept) tensors->release({note.tensor, note.tensor_generation});
-    if (taken.ok()) go_on_with_jobs();
+    if (taken.ok()) pump();
     return taken;
 }
 
 Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors) {
-    const RequestPtr request = find(note.route);
+    const RequestPtr request = host_.requests.find(note.route);
     if (inbox_.peek<msg::TensorNote>(from, note.route) != Age::Current || !request) return {};
     if (Status checked = check_message(note, kAnyTensor); !checked) return checked;
     const auto bytes = msg::tensor_bytes(note);
@@ -77,16 +61,16 @@ Status DraftActor::take(StageId from, const msg::TensorNote& note, TensorConsume
         tensors.view_memory({note.tensor, note.tensor_generation}, *bytes);
     if (!viewed) return viewed.error();
     if (note.role != msg::TensorRole::Features)
-        return choice_->take(note, hidden_rows(viewed.value()));
+        return skip_sets_.chooser()->taps().take(note, hidden_rows(viewed.value()));
     const Position first = note.first_position + (planted(PlantedBug::FeaturesMisplaced) ? 1 : 0);
     const bool fits = note.type == msg::TensorType::F32 && note.rows > 0 &&
-                      model()->features().receive(*request->text, first,
-                                                  hidden_rows(viewed.value()), note.row_elements);
+                      host_.model()->features().receive(
+                          *request->text, first, hidden_rows(viewed.value()), note.row_elements);
     return fits ? Status{} : unexpected(from, "features of another width than its model reads");
 }
 
 Status DraftActor::handle(StageId from, const msg::Proposal& proposal) {
-    if (from != correct_ && from != plan().exit) {
+    if (from != correct_ && from != host_.plan.exit) {
         return unexpected(from, "a proposal, but is neither its exit nor its correct");
     }
     const Result<RequestPtr> request = admit(from, proposal);

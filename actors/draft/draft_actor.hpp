@@ -3,16 +3,12 @@
 // branches, one of which the target may have taken: then Draft goes on below it).
 // TensorNote from each segment (what its layers made of the last accepted token:
 // layer_chooser.hpp), or from the last one (an EAGLE draft's features: DraftFeatures::receive).
-// Emits: Proposal to the first segment; to Correct the trunk
-// (trunk_sender.hpp).
+// Emits: Proposal to the first segment; to Correct the trunk (work/trunk_sender.hpp).
 #pragma once
 
 #include <optional>
 
 #include "actors/draft/draft_work.hpp"
-#include "actors/draft/layer_chooser.hpp"
-#include "actors/draft/set_searcher.hpp"
-#include "actors/draft/trunk_sender.hpp"
 
 namespace paceline {
 
@@ -24,27 +20,20 @@ public:
     /// so.
     DraftActor(DraftPlan plan, DraftTools tools, std::optional<StageId> correct = {});
 
-    void on_start(StageContext& context) override;
-    void on_room(StageId to) override;
-    void on_peer(StageId peer, PeerChange change) override;
-
     using DraftWork::handle;
     Status handle(StageId from, const msg::Proposal& proposal);
     Status handle(StageId from, const msg::TensorNote& note);
 
     /// How often the layers were chosen anew.
-    [[nodiscard]] std::uint64_t layer_choices() const { return choice_ ? choice_->made() : 0; }
+    [[nodiscard]] std::uint64_t layer_choices() const { return skip_sets_.choices(); }
     /// Trials of the search for a skip set.
-    [[nodiscard]] std::uint64_t trials() const { return searcher_ ? searcher_->made() : 0; }
+    [[nodiscard]] std::uint64_t trials() const { return skip_sets_.trials(); }
 
 private:
-    [[nodiscard]] bool expects(StageId from, msg::TensorRole role) const;
+    [[nodiscard]] bool expects(StageId from, msg::TensorRole role);
     Status take(StageId from, const msg::TensorNote& note, TensorConsumer& tensors);
 
     std::optional<StageId> correct_;
-    std::optional<TrunkSender> trunk_;
-    std::optional<LayerChooser> choice_;
-    std::optional<SetSearcher> searcher_;
 };
 
 }  // namespace paceline

@@ -7,37 +7,18 @@
 #include "ipc/base/limits.hpp"
 
 namespace paceline {
-
-void DraftRequest::add_phrases() {
-    if (phrases) phrases->extend(text->tree, room());
-}
-
-void DraftRequest::add_tentative(std::int32_t tokens) {
-    if (!phrases || growth.streams() || wanted.empty()) return;
-    for (const DraftNodeId node : phrases->plan_pass(text->tree, wanted.front(), tokens)) {
-        if (std::find(wanted.begin(), wanted.end(), node) == wanted.end()) wanted.push_back(node);
-    }
-}
-
-void DraftRequest::end_tentative(bool passed) {
-    if (!phrases) return;
-    if (passed) {
-        phrases->passed(text->tree);
-    } else {
-        text->tree.drop_tentative();
-    }
-}
+namespace {
 
 /// The same candidates below an earlier root, with the tokens committed since then as their
 /// ancestors.
-msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& proposal) const {
+msg::Proposal rooted_at(const DraftText& text, Position position, const msg::Proposal& proposal) {
     const auto passed = static_cast<std::uint32_t>(proposal.root_position - position);
     if (passed > kProposalNodesMax) return proposal;
     msg::Proposal whole{};
     whole.root_position = position;
-    whole.root_token = text->tokens[static_cast<std::size_t>(position)];
+    whole.root_token = text.tokens[static_cast<std::size_t>(position)];
     for (std::uint32_t i = 0; i < passed; ++i) {
-        whole.nodes[i] = {.token = text->tokens[static_cast<std::size_t>(position) + i + 1],
+        whole.nodes[i] = {.token = text.tokens[static_cast<std::size_t>(position) + i + 1],
                           .parent = static_cast<std::int16_t>(static_cast<std::int32_t>(i) - 1),
                           .origin = msg::Origin::Trunk,
                           .log_prob = 0.0F};
@@ -51,8 +32,31 @@ msg::Proposal DraftRequest::rooted_at(Position position, const msg::Proposal& pr
     return whole;
 }
 
+}  // namespace
+
+void DraftRequest::add_phrases() {
+    if (phrases_) phrases_->extend(text->tree, room());
+}
+
+void DraftRequest::add_tentative(std::int32_t tokens) {
+    if (!phrases_ || growth.streams() || waits.wanted.empty()) return;
+    std::vector<DraftNodeId>& wanted = waits.wanted;
+    for (const DraftNodeId node : phrases_->plan_pass(text->tree, wanted.front(), tokens)) {
+        if (std::find(wanted.begin(), wanted.end(), node) == wanted.end()) wanted.push_back(node);
+    }
+}
+
+void DraftRequest::end_tentative(bool passed) {
+    if (!phrases_) return;
+    if (passed) {
+        phrases_->passed(text->tree);
+    } else {
+        text->tree.drop_tentative();
+    }
+}
+
 msg::Draw DraftRequest::draw(DraftNodeId node, const DrawnSiblings& drawn) const {
-    const std::vector<TokenId> path = path_to(node);
+    const std::vector<TokenId> path = text->tree.tokens_to(node);
     PACE_CHECK(path.size() <= kGammaMax && drawn.support.size() <= kDrawnSupportMax,
                "a draw below a path, or from a distribution, that is too long");
     msg::Draw draw{};
@@ -70,10 +74,10 @@ msg::Draw DraftRequest::draw(DraftNodeId node, const DrawnSiblings& drawn) const
 msg::Proposal DraftRequest::proposal(msg::ProposalState state) const {
     const Position root = text->tree.root().position;
     msg::Proposal proposal = text->tree.snapshot(
-        root + std::max(room(), 0), static_cast<std::size_t>(plan_.growth.proposed_max()));
+        root + std::max(room(), 0), static_cast<std::size_t>(growth.rule().proposed_max()));
     const Position round = growth.round_root().value_or(root);
     if (state == msg::ProposalState::Complete && round < root)
-        proposal = rooted_at(round, proposal);
+        proposal = rooted_at(*text, round, proposal);
     proposal.route = {.request = id, .attempt = attempt, .epoch = {}};
     proposal.state = state;
     return proposal;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "actors/draft/set_searcher.hpp"
 #include "actors/protocol/counters.hpp"
 #include "actors/protocol/message_checks.hpp"
 #include "ipc/base/check.hpp"
@@ -33,55 +32,61 @@ Error unexpected(StageId from, const std::string& what) {
 }
 
 DraftWork::DraftWork(DraftPlan plan, DraftTools tools)
-    : plan_{plan}, tools_{std::move(tools)}, stops_{plan_.growth} {
-    PACE_CHECK(tools_.model != nullptr || tools_.source, "a draft without a model or a source");
-    PACE_CHECK(!tools_.programme || !tools_.search, "a skip set that changes in two ways");
+    : host_{.plan = plan,
+            .tools = std::move(tools),
+            .stops = AdaptiveStops{plan.growth},
+            .stop = [this](RequestId id) { stop(id); },
+            .continue_request = [this](const RequestPtr& request) { continue_request(request); },
+            .job_ended =
+                [this] {
+                    busy_ = false;
+                    pump();
+                }} {
+    PACE_CHECK(host_.tools.model != nullptr || host_.tools.source,
+               "a draft without a model or a source");
     inbox_.attach(*this);
 }
 
 void DraftWork::on_start(StageContext& context) {
-    context_ = &context;
+    host_.context = &context;
     inbox_.start(context);
-    show_skip_set();
+    skip_sets_.show();
 }
 
 void DraftWork::on_control(StageId /*from*/, const control::Message& message) {
     const auto* begun = std::get_if<control::Begin>(&message);
     if (begun == nullptr) return;
-    if (const Status status = begin(*begun); !status) context_->fail(status.error());
+    if (const Status status = begin(*begun); !status) host_.context->fail(status.error());
 }
 
 void DraftWork::handle(StageId from, std::uint16_t kind, std::span<const std::byte> bytes) {
     const Status status = inbox_.deliver(from, kind, bytes);
-    if (!status) context_->fail(status.error());
+    if (!status) host_.context->fail(status.error());
 }
 
 void DraftWork::on_peer(StageId peer, PeerChange change) {
+    outlet_.peer_changed(peer);
     if (change == PeerChange::Lost) inbox_.attempts.forget(peer);
-    if (peer != plan_.first_segment && peer != plan_.verifier) return;
-    if (peer == plan_.first_segment) account_.price = {};  // the next one counts anew
+    if (peer != host_.plan.first_segment && peer != host_.plan.verifier) return;
+    if (peer == host_.plan.first_segment) host_.account.price = {};  // the next one counts anew
     // Without these no attempt that is known here can be continued; the next one has its Begin.
-    while (!requests_.empty()) stop(requests_.begin()->first);
+    for (const RequestPtr& request : host_.requests.all()) stop(request->id);
 }
 
 void DraftWork::on_room(StageId to) {
-    if (to != plan_.first_segment) return;
-    for (const auto& [id, request] : std::map{requests_}) {
-        if (request->unsent) send(request, *std::exchange(request->unsent, std::nullopt));
-    }
+    outlet_.room(to);
 }
 
 // ---- Requests
 
-DraftWork::RequestPtr DraftWork::find(const msg::Route& route) const {
-    const auto found = requests_.find(route.request);
-    if (found == requests_.end() || found->second->attempt != route.attempt) return nullptr;
-    return found->second;
+void DraftWork::continue_request(const RequestPtr& request) {
+    steps_.advance(request);
+    pump();
 }
 
-bool DraftWork::current(const RequestPtr& request) const {
-    const auto found = requests_.find(request->id);
-    return found != requests_.end() && found->second == request;
+void DraftWork::pump() {
+    if (busy_) return;
+    busy_ = skip_sets_.start() || passes_.start() || sources_.start();
 }
 
 Status DraftWork::begin(const control::Begin& begin) {
@@ -91,26 +96,27 @@ Status DraftWork::begin(const control::Begin& begin) {
     if (Status taken = grammars_.take(decoded.value()); !taken) return taken;
     if (!inbox_.attempts.is_news(begin.request, begin.attempt)) return {};
     const BeginPayload& spec = decoded.value();
-    if (Status valid = validate(spec, plan_.vocab_size, kAnySlots); !valid) return valid;
+    if (Status valid = validate(spec, host_.plan.vocab_size, kAnySlots); !valid) return valid;
     if (catch_up(begin, spec)) return inbox_.deliver_due();
     stop(begin.request);
     inbox_.attempts.begun(begin.request, begin.attempt);
     // If there are too many, one of them is over and its Stop is under way. This
     // request continues without proposals.
-    if (requests_.size() >= kRequestsMax) return inbox_.deliver_due();
-    const auto request = std::make_shared<DraftRequest>(begin, spec, plan_, tools_, account_);
-    requests_[begin.request] = request;
-    request->cancel.watch(context_->cancel_word(begin.request),
-                          CancelBoard::mark_of(begin.request, begin.attempt));
+    if (host_.requests.size() >= kRequestsMax) return inbox_.deliver_due();
+    const auto request =
+        std::make_shared<DraftRequest>(begin, spec, host_.plan, host_.tools, host_.account);
+    host_.requests.add(request);
+    request->source.cancel().watch(host_.context->cancel_word(begin.request),
+                                   CancelBoard::mark_of(begin.request, begin.attempt));
     fault_point(FaultPoint::BeginTaken);
-    context_->set(gauges::kRequests, requests_.size());
+    host_.context->set(gauges::kRequests, host_.requests.size());
     continue_request(request);
     return inbox_.deliver_due();
 }
 
 /// Its Begin again: the request continues as if no verdict had been missed.
 bool DraftWork::catch_up(const control::Begin& begin, const BeginPayload& spec) {
-    const RequestPtr request = find({begin.request, begin.attempt, {}});
+    const RequestPtr request = host_.requests.find({begin.request, begin.attempt, {}});
     if (!request || !request->catch_up(spec.text)) return false;
     inbox_.attempts.begun(begin.request, begin.attempt);
     continue_request(request);
@@ -118,27 +124,23 @@ bool DraftWork::catch_up(const control::Begin& begin, const BeginPayload& spec) 
 }
 
 void DraftWork::stop(RequestId id) {
-    const auto found = requests_.find(id);
-    if (found == requests_.end()) return inbox_.attempts.ended(id);
-    const RequestPtr request =
-        found->second;  // a job keeps its text and source alive until it ends
+    // A job keeps its request's text and source alive until it ends.
+    const RequestPtr request = host_.requests.latest(id);
+    if (!request) return inbox_.attempts.ended(id);
     inbox_.attempts.stopped(id, request->attempt);  // also if its Begin was to come once more
-    request->cancel.cancel();
-    if (pass_ && pass_->requests.size() == 1 && pass_->requests.front() == request) {
-        pass_->given_up = true;
-        pass_->cancel.cancel();
-    }
-    if (trial_ && trial_->request == request && !planted(PlantedBug::TrialOutlivesRequest))
-        trial_->cancel.cancel();
-    requests_.erase(found);
-    context_->set(gauges::kRequests, requests_.size());
+    request->source.cancel().cancel();
+    passes_.cancel(request);
+    if (!planted(PlantedBug::TrialOutlivesRequest)) skip_sets_.cancel(request);
+    host_.requests.erase(id);
+    host_.context->set(gauges::kRequests, host_.requests.size());
 }
 
 // ---- Messages
 
 Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
-    if (from != plan_.verifier) return unexpected(from, "a verdict, but is not the last segment");
-    if (Status checked = check_message(verdict, limits_of(plan_)); !checked) return checked;
+    if (from != host_.plan.verifier)
+        return unexpected(from, "a verdict, but is not the last segment");
+    if (Status checked = check_message(verdict, limits_of(host_.plan)); !checked) return checked;
     const Result<Age> age = inbox_.admit(from, verdict);
     if (!age) return age.error();
     if (age.value() == Age::Current) follow(verdict);
@@ -148,10 +150,10 @@ Status DraftWork::handle(StageId from, const msg::Verdict& verdict) {
 Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
     if (from != kConductor) return unexpected(from, "a stop, which only the conductor may send");
     if (inbox_.peek<msg::Stop>(from, stopped.route) == Age::Stale) return {};
-    const auto found = requests_.find(stopped.route.request);
+    const RequestPtr request = host_.requests.latest(stopped.route.request);
     // While it waits for its Begin once more, the filter takes the attempt before for the current
     // one.
-    if (found != requests_.end() && found->second->attempt > stopped.route.attempt) return {};
+    if (request && request->attempt > stopped.route.attempt) return {};
     stop(stopped.route.request);
     inbox_.attempts.stopped(stopped.route.request, stopped.route.attempt);
     return {};
@@ -159,63 +161,62 @@ Status DraftWork::handle(StageId from, const msg::Stop& stopped) {
 
 /// The newest counts, whichever request it came with.
 Status DraftWork::handle(StageId from, const msg::Price& price) {
-    if (from != plan_.first_segment)
+    if (from != host_.plan.first_segment)
         return unexpected(from, "a price, but is not the first segment");
     if (Status checked = check_message(price); !checked) return checked;
     if (inbox_.admit_hint(from, price) != Age::Current) return {};
-    if (price.generation <= account_.price.generation) return {};
+    if (price.generation <= host_.account.price.generation) return {};
     const bool probe = price.mode == msg::SpeculationMode::Probe;
-    if (probe && account_.price.mode != msg::SpeculationMode::Probe)
-        account_.rates.shorten_memory();
-    const bool other_mode = price.mode != account_.price.mode;
-    account_.price = price;
+    if (probe && host_.account.price.mode != msg::SpeculationMode::Probe)
+        host_.account.rates.shorten_memory();
+    const bool other_mode = price.mode != host_.account.price.mode;
+    host_.account.price = price;
     if (!other_mode) return {};
-    for (const auto& [id, request] : std::map{requests_}) continue_request(request);
+    for (const RequestPtr& request : host_.requests.all()) continue_request(request);
     return {};
 }
 
 /// It stands before the verdict on the same batch; without it the source knows less.
 Status DraftWork::handle(StageId from, const msg::OwnTokens& own) {
-    if (from != plan_.verifier) return unexpected(from, "own tokens, but is not the last segment");
-    if (Status checked = check_message(own, limits_of(plan_)); !checked) return checked;
+    if (from != host_.plan.verifier)
+        return unexpected(from, "own tokens, but is not the last segment");
+    if (Status checked = check_message(own, limits_of(host_.plan)); !checked) return checked;
     if (inbox_.admit_hint(from, own) != Age::Current) return {};
-    if (const RequestPtr request = find(own.route)) request->receive_own(own);
+    if (const RequestPtr request = host_.requests.find(own.route)) request->receive_own(own);
     return {};
 }
 
 Result<DraftWork::RequestPtr> DraftWork::admit(StageId from, const msg::Proposal& proposal) {
-    if (Status checked = check_message(proposal, limits_of(plan_)); !checked)
+    if (Status checked = check_message(proposal, limits_of(host_.plan)); !checked)
         return checked.error();
     // Held apart from verdicts, which a flood of proposals must not push out.
     const bool current = inbox_.admit_hint(from, proposal) == Age::Current;
-    return current ? find(proposal.route) : nullptr;
+    return current ? host_.requests.find(proposal.route) : nullptr;
 }
 
 /// The verdicts before `verdict` were sent while this stage was lost or its ring was full.
 void DraftWork::ask_again(const RequestPtr& request, const msg::Verdict& verdict) {
     if (planted(PlantedBug::MissedVerdictUntold)) return stop(request->id);
-    request->missed = true;
-    request->wanted.clear();
-    request->unsent.reset();
+    request->waits.for_begin = true;
+    request->waits.wanted.clear();
+    request->unsent.state.reset();
     inbox_.attempts.await_again(request->id);
-    (void)inbox_.admit(plan_.verifier, verdict);  // it follows what is asked for
-    context_->post(kConductor, control::BeginWanted{request->id, request->attempt, verdict.base});
+    (void)inbox_.admit(host_.plan.verifier, verdict);  // it follows what is asked for
+    host_.context->post(kConductor,
+                        control::BeginWanted{request->id, request->attempt, verdict.base});
 }
 
 void DraftWork::follow(const msg::Verdict& verdict) {
-    const RequestPtr request = find(verdict.route);
+    const RequestPtr request = host_.requests.find(verdict.route);
     if (!request) return;
     const DraftRequest::Fit fit = request->fit(verdict);
     if (fit == DraftRequest::Fit::Old) return;
     if (verdict.finish != FinishReason::None) return stop(request->id);
     if (fit == DraftRequest::Fit::Gap) return ask_again(request, verdict);
     const auto depth = static_cast<std::int32_t>(verdict.depth);
-    stops_.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,
-                    request->stopped(stops_.now(), depth));
-    if (search_ != nullptr) {
-        const DraftRequest::Judged judged = request->judged(verdict);
-        search_->verified(judged.accepted, judged.drafted);
-    }
+    host_.stops.verified(static_cast<std::int32_t>(verdict.count) - 1, depth,
+                         request->stopped(host_.stops.now(), depth));
+    skip_sets_.verified(request->text->tree, verdict);
     request->follow(verdict);
     continue_request(request);
 }

@@ -4,7 +4,7 @@
 //     loop   next()     a job, if one is due and its time is allowed
 //     job    run()      Search: the trial's set and the best one predict the last `window` tokens
 //                       (self_draft/search_trials.hpp)
-//                       Programme: one call of the model per layer (self_draft/layer_skip_dp.hpp)
+//                       Programme: one call of the model per layer (self_draft/skip_programme.hpp)
 //     loop   finish()   what follows for the set
 //
 // Rows of a job write to scratch slots and see the committed keys before them, and, in a trial, the
@@ -24,6 +24,7 @@
 #include "actors/self_draft/optimise_budget.hpp"
 #include "actors/self_draft/search_trials.hpp"
 #include "actors/self_draft/self_draft_options.hpp"
+#include "actors/self_draft/skip_programme.hpp"
 #include "model/backend.hpp"
 #include "runtime/loop/context.hpp"
 
@@ -70,28 +71,19 @@ public:
 private:
     [[nodiscard]] bool due(const RequestState& state) const;
     [[nodiscard]] bool tries(const RequestState& state) const;
-    [[nodiscard]] JobLabel next_trial(const std::shared_ptr<RequestState>& state);
-    [[nodiscard]] JobLabel next_programme(const std::shared_ptr<RequestState>& state);
+    [[nodiscard]] JobLabel next_trial(const RequestState& state);
     bool use(SkipSet set);
-    RunOutcome run_programme();
 
     const SelfDraftOptions& options_;
     Backend& backend_;
     RequestSlots scratch_;
     std::vector<KvSlot> slots_;  // of scratch_
     SkipSet set_;
-    std::optional<SearchTrials> trials_;
+    std::optional<SearchTrials> trials_;      // with the choice Search
+    std::optional<SkipProgramme> programme_;  // with the choice Programme
     OptimiseBudget budget_;
-    int verdicts_ = 0;             // since the last job
-    std::uint64_t sublayers_ = 0;  // of programmes, for take_sublayers()
-
-    // The job that was prepared.
-    std::shared_ptr<RequestState> state_;
-    std::vector<float> stack_;                // Programme: [layers + 1, dim]; empty: none
-    std::optional<Position> stack_position_;  // of the row that it is of,
-    RequestId stack_request_;                 // in the text of this request
-    Attempt stack_attempt_;
-    std::optional<SkipSet> chosen_;
+    int verdicts_ = 0;                     // since the last job
+    std::shared_ptr<RequestState> state_;  // of the job that was prepared
 };
 
 }  // namespace paceline

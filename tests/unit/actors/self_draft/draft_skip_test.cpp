@@ -178,11 +178,11 @@ TEST_CASE("the layers of a draft are those that the programme finds on the whole
                    static_cast<std::uint32_t>(count) * static_cast<std::uint32_t>(dim), at);
     };
     const std::span<float> all{residuals};
-    REQUIRE(choice.take(note(0, 1, position - 1), all.first(dim)).ok());
-    REQUIRE(choice.take(note(1, layers - 1, position), all.subspan(dim)).ok());
-    CHECK_FALSE(choice.complete());
-    REQUIRE(choice.take(note(0, 1, position), all.first(dim)).ok());
-    REQUIRE(choice.complete());
+    REQUIRE(choice.taps().take(note(0, 1, position - 1), all.first(dim)).ok());
+    REQUIRE(choice.taps().take(note(1, layers - 1, position), all.subspan(dim)).ok());
+    CHECK_FALSE(choice.taps().complete());
+    REQUIRE(choice.taps().take(note(0, 1, position), all.first(dim)).ok());
+    REQUIRE(choice.taps().complete());
     CHECK_FALSE(choice.can_run(*draft.text));  // the text is not read up to there
     CHECK(draft.expand(draft.text->tree.root().id).size() == 1);
     REQUIRE(choice.can_run(*draft.text));
@@ -225,7 +225,7 @@ TEST_CASE("a tap that does not fit the model is refused") {
     const auto refused = [&](std::uint32_t layer, std::uint32_t elements, msg::TensorRole role) {
         msg::TensorNote note = tap(layer, elements, 0);
         note.role = role;
-        return !choice.take(note, std::span{numbers}.first(elements)).ok();
+        return !choice.taps().take(note, std::span{numbers}.first(elements)).ok();
     };
     const auto layers = static_cast<std::uint32_t>(file.config().layers);
     CHECK(refused(layers, dim, msg::TensorRole::Tap));

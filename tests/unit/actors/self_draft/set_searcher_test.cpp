@@ -280,7 +280,7 @@ TEST_CASE("only the model's own candidates that were verified count as drafted")
         verdict.count = static_cast<std::uint32_t>(tokens.size());
         verdict.depth = depth;
         std::copy(tokens.begin(), tokens.end(), verdict.tokens.begin());
-        const DraftRequest::Judged found = scene.asked->judged(verdict);
+        const JudgedTrunk found = judged_trunk(tree, verdict);
         return std::pair{found.accepted, found.drafted};
     };
     CHECK(judged({1, 2, 3, 4, 9}, 4) == std::pair{3, 3});

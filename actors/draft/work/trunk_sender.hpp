@@ -4,28 +4,26 @@
 //
 // A note is about the trunk as it was sent last, so no trunk is sent while a note waits for room.
 // Keys and values for which there is no room are not sent: Correct computes them itself.
-// Borrows the model. Threads: the actor's loop.
+// Borrows the host. Threads: the actor's loop.
 #pragma once
 
 #include <deque>
 #include <span>
 
-#include "actors/draft/draft_model.hpp"
 #include "actors/draft/draft_request.hpp"
+#include "actors/draft/work/draft_host.hpp"
 #include "actors/protocol/message_kinds.hpp"
-#include "runtime/loop/actor.hpp"
+#include "ipc/wire/messages.hpp"
 
 namespace paceline {
 
 class TrunkSender {
 public:
-    using Handles = Kinds<>;
     using Emits = Kinds<msg::Proposal, msg::TensorNote>;
 
-    /// `model`: nullptr where Draft proposes from a source alone.
-    TrunkSender(StageId correct, DraftModel* model) : correct_{correct}, model_{model} {}
+    TrunkSender(StageId correct, DraftHost& host) : correct_{correct}, host_{host} {}
 
-    void start(StageContext& context) { context_ = &context; }
+    [[nodiscard]] StageId correct() const { return correct_; }
     /// The trunk of a request; `computed`: the nodes that the last pass has computed.
     void tell(const DraftRequest& request, std::span<const DraftNodeId> computed);
     /// Sends waiting notes if there is room. Whether none waits any more.
@@ -37,8 +35,7 @@ private:
     void send_kv(const DraftRequest& request, const DraftNode& node);
 
     StageId correct_;
-    DraftModel* model_;
-    StageContext* context_ = nullptr;
+    DraftHost& host_;
     std::deque<msg::TensorNote> notes_;  // published, but found no room
 };
 
