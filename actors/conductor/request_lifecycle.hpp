@@ -34,8 +34,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "actors/conductor/conductor_plan.hpp"
 #include "actors/conductor/draft_begins.hpp"

@@ -26,7 +26,6 @@
 #include "ipc/base/ids.hpp"
 #include "ipc/base/result.hpp"
 #include "model/backend.hpp"
-#include "model/device_sampler.hpp"
 #include "model/sampling/sampling.hpp"
 
 namespace paceline {
