@@ -72,6 +72,7 @@ paceline::Environment read_environment() {
     environment.pretrained = variable("PACELINE_PRETRAINED");
     environment.variables =
         variables_that([](std::string_view name) { return name.starts_with("PACELINE_"); });
+    (void)unsetenv("PACELINE_KEY");  // stages inherit the environment, and need no key
     environment.starter = variables_that(paceline::is_starter_variable);
     environment.cache_folder = paceline::own_cache_folder(set_variable);
     environment.hub_cache = paceline::hub_cache_folder(set_variable);

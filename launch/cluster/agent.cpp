@@ -42,7 +42,6 @@ public:
     Agent(const Agent&) = delete;
     Agent& operator=(const Agent&) = delete;
 
-    [[nodiscard]] Status listen(const remote::NodePlace& place);
     void meet(const remote::NodePlace& place) {
         meet_ = place;
         dial(kFirstLimit);
@@ -51,13 +50,12 @@ public:
 
 private:
     void dial(std::chrono::seconds limit);
-    void serve(remote::ConnectionPtr connection, bool dialled);
+    void serve(remote::ConnectionPtr connection);
     void dial_bulk();
     void over(const SessionEnd& how);
     void finish(int code) {
         code_ = code;
         session_.reset();
-        listener_.reset();
         dialling_.reset();
         signals_.cancel();
         io_.stop();
@@ -67,32 +65,15 @@ private:
 
     remote::NodeKey key_;
     AgentPlan plan_;
-    std::optional<remote::NodePlace> meet_;
+    remote::NodePlace meet_;
     asio::io_context io_{1};
     asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGUSR1};
     asio::steady_timer goodbye_{io_};
-    std::unique_ptr<remote::SecureListener> listener_;
     std::unique_ptr<remote::Connecting> dialling_;
     std::unique_ptr<AgentSession> session_;
     int code_ = kExitOk;
     bool draining_ = false;  // after this run it ends
 };
-
-Status Agent::listen(const remote::NodePlace& place) {
-    remote::ListenerEvents events;
-    events.on_connection = [this](remote::ConnectionPtr connection) {
-        // The second connection of the run that is served, or another conductor, which is refused.
-        if (session_) return session_->add_bulk(std::move(connection), false);
-        serve(std::move(connection), false);
-    };
-    events.on_refused = [](const std::string& sentence) { remark(kAgentCommand, sentence); };
-    Result<std::unique_ptr<remote::SecureListener>> listener = remote::SecureListener::listen(
-        io_, place, key_, {.channel_by_hello = true}, std::move(events));
-    if (!listener.ok()) return listener.error();
-    listener_ = std::move(listener).value();
-    remark(kAgentCommand, "listening at " + listener_->place().text());
-    return {};
-}
 
 int Agent::run() {
     await_signal();
@@ -123,31 +104,29 @@ void Agent::on_signal(int signal) {
 }
 
 void Agent::dial(std::chrono::seconds limit) {
-    dialling_ = remote::connect_to(io_, *meet_, key_, {}, SteadyClock::now() + limit,
+    dialling_ = remote::connect_to(io_, meet_, key_, {}, SteadyClock::now() + limit,
                                    [this](Result<remote::ConnectionPtr> connection) {
                                        if (connection.ok())
-                                           return serve(std::move(connection).value(), true);
+                                           return serve(std::move(connection).value());
                                        report_failure(kAgentCommand, connection.error());
                                        finish(kExitFailure);
                                    });
 }
 
-void Agent::serve(remote::ConnectionPtr connection, bool dialled) {
+void Agent::serve(remote::ConnectionPtr connection) {
     session_ = AgentSession::start(
-        io_, std::move(connection), plan_, dialled,
-        [this, dialled] {
-            if (dialled) dial_bulk();
-        },
+        io_, std::move(connection), plan_, true, [this] { dial_bulk(); },
         [this](const SessionEnd& how) { over(how); });
 }
 
 void Agent::dial_bulk() {
-    dialling_ = remote::connect_to(io_, *meet_, key_, {.channel = remote::Channel::Bulk},
+    dialling_ = remote::connect_to(io_, meet_, key_, {.channel = remote::Channel::Bulk},
                                    SteadyClock::now() + kFirstLimit,
                                    [this](Result<remote::ConnectionPtr> connection) {
-                                       // Without it the session ends when it is needed.
-                                       if (connection.ok() && session_)
-                                           session_->add_bulk(std::move(connection).value(), true);
+                                       if (!session_) return;
+                                       if (!connection.ok())
+                                           return session_->no_bulk(connection.error());
+                                       session_->add_bulk(std::move(connection).value(), true);
                                    });
 }
 
@@ -157,12 +136,10 @@ void Agent::over(const SessionEnd& how) {
     using Cause = SessionEnd::Cause;
     if (how.cause == Cause::Refused) {
         remark(kAgentCommand, "refused: " + how.text);
-        if (meet_) finish(kExitFailure);
-        return;
+        return finish(kExitFailure);
     }
     if (how.cause != Cause::Shutdown) remark(kAgentCommand, "the run is lost: " + how.text);
     if (draining_) return finish(how.cause == Cause::Shutdown ? kExitOk : kExitTerminated);
-    if (!meet_) return;
     if (how.cause == Cause::Shutdown) return finish(kExitOk);
     dial(kAgainLimit);
 }
@@ -186,13 +163,8 @@ Result<AgentPlan> plan_of(const AgentOptions& options) {
     return plan;
 }
 
-/// Where it listens, or whom it meets.
+/// Dials the conductor.
 Status begin(Agent& agent, const AgentOptions& options, const Environment& environment) {
-    if (!options.listen.empty()) {
-        const Result<remote::NodePlace> place = remote::NodePlace::parse(options.listen);
-        if (!place) return Error{Errc::BadArgument, "--listen: " + place.error().what};
-        return agent.listen(place.value());
-    }
     const std::string& node = options.meeting.node;
     const std::string& meet = options.meeting.meet;
     if (node.empty() && !meet.empty()) {
@@ -204,9 +176,10 @@ Status begin(Agent& agent, const AgentOptions& options, const Environment& envir
     const Result<std::optional<StarterPlace>> place = read_starter(node, meet, environment.starter);
     if (!place) return place.error();
     if (!place.value()) {
-        return Error{Errc::BadArgument,
-                     "--meet HOST:PORT or --listen ADDRESS:PORT is missing, and no starter (srun, "
-                     "mpirun, torchrun) says where the conductor is"};
+        return Error{
+            Errc::BadArgument,
+            "--meet HOST:PORT is missing, and no starter (srun, mpirun, torchrun) says where "
+            "the conductor is"};
     }
     if (place.value()->rank == 0)
         return Error{Errc::BadArgument,
@@ -221,11 +194,6 @@ Command add_agent(Command& app, AgentOptions& options) {
     Command command =
         app.add_command(kAgentCommand, "Run stages of a pipeline for a conductor elsewhere");
     add_meeting_options(command, options.meeting);
-    command
-        .add_option("--listen", options.listen,
-                    "ADDRESS:PORT or INTERFACE:PORT to wait for conductors at, one run after the "
-                    "other")
-        .excludes("--meet");
     command.add_option("--models", options.models,
                        "folder below which stages may read models and parts");
     command.add_option("--new-key", options.new_key,

@@ -2,9 +2,8 @@
 //
 //     paceline agent --new-key FILE                                  makes a key, and ends
 //     paceline agent --meet HOST:PORT --key FILE --models DIR        for one run
-//     paceline agent --listen ADDRESS:PORT --key FILE --models DIR   for one run after the other
 //
-// With --meet it ends when the run does; a connection that is lost is tried again for a minute. It
+// It ends when the run does; a connection that is lost is tried again for a minute. It
 // starts only its own program, and its stages read models only below --models.
 #pragma once
 
@@ -18,7 +17,6 @@ namespace paceline {
 
 struct AgentOptions {
     MeetingOptions meeting;
-    std::string listen;
     std::string models;
     std::string new_key;
 };

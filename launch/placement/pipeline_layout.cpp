@@ -272,6 +272,20 @@ SupervisorOptions supervisor_options(const SupervisionConfig& supervision) {
     return options;
 }
 
+Status check_model(const std::vector<control::Hello>& hellos,
+                   const Placement& placement,
+                   std::uint64_t fingerprint) {
+    const std::string own = std::to_string(fingerprint);
+    for (std::size_t i = 0; i < hellos.size(); ++i) {
+        const std::string& loaded = hellos[i].model_fingerprint;
+        if (loaded.empty() || loaded == own) continue;
+        return Error{Errc::BadArgument, "stage " + placement.processes[i].name +
+                                            " loaded another model (fingerprint " + loaded +
+                                            ") than this command has (" + own + ")"};
+    }
+    return {};
+}
+
 Status check_hellos(const std::vector<control::Hello>& hellos, const Placement& placement) {
     const auto has_segment = [&](const PlacedProcess& process) {
         return placement.stage(process.id()).role == StageRole::Segment;

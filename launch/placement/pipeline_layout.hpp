@@ -72,6 +72,10 @@ struct CommonAssignment {
 /// another vocabulary. `hellos` are in the order of the processes. Errors: BadArgument.
 [[nodiscard]] Status check_hellos(const std::vector<control::Hello>& hellos,
                                   const Placement& placement);
+/// Refuses a process that has loaded another model than that of `fingerprint`. Errors: BadArgument.
+[[nodiscard]] Status check_model(const std::vector<control::Hello>& hellos,
+                                 const Placement& placement,
+                                 std::uint64_t fingerprint);
 
 /// The table that a run prints: stages, processes, devices, layers, cores, memory. `pids` in the
 /// order of the processes, `needs` in the order of the stages.

@@ -245,6 +245,11 @@ Result<StartedPipeline> start_pipeline(const PipelinePlan& plan,
     }();
     if (!hellos) return with_remedy(hellos.error());
     if (Status s = check_hellos(hellos.value(), plan.placement); !s) return s.error();
+    // Another machine may have another file by the same name.
+    if (cluster != nullptr) {
+        if (Status s = check_model(hellos.value(), plan.placement, file.fingerprint()); !s)
+            return s.error();
+    }
     std::vector<std::vector<int>> cores;
     for (const PlacedProcess& process : plan.placement.processes) cores.push_back(process.cores);
     Result<Wiring> wiring = supervisor.wire(plan.edges, choose_spin(plan.machine, cores));

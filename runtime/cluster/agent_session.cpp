@@ -53,6 +53,7 @@ public:
         if (dialled_) link_.say(plan_.hello);
     }
     void add_bulk(remote::ConnectionPtr connection, bool dialled) override;
+    void no_bulk(const Error& error) override;
     void leave(const std::string& reason) override {
         link_.say(remote::Shutdown{reason});
         end({SessionEnd::Cause::Shutdown, reason});
@@ -173,6 +174,12 @@ void Session::add_bulk(remote::ConnectionPtr connection, bool dialled) {
     remote::Hello hello = plan_.hello;
     hello.channel = remote::Channel::Bulk;
     (void)bulk_->send(hello, link_.epoch(), remote::Lane::Control, true);
+}
+
+void Session::no_bulk(const Error& error) {
+    if (ended_ || bulk_) return;
+    bulk_over_ = error.what;
+    if (bulk_order_.holds_any()) lose_bulk();
 }
 
 Status Session::on_bulk_frame(const remote::Frame& frame, bool dialled) {

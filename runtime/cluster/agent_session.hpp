@@ -55,6 +55,8 @@ public:
         std::function<void(const SessionEnd&)> over);
     /// The second connection. One that was accepted has to say that it is that.
     virtual void add_bulk(remote::ConnectionPtr connection, bool dialled) = 0;
+    /// It cannot be had: the session ends when something is to come on it.
+    virtual void no_bulk(const Error& error) = 0;
     /// Ends in order: the conductor learns `reason`.
     virtual void leave(const std::string& reason) = 0;
 };

@@ -177,8 +177,15 @@ Status RemoteNode::wake_with(const MakeBell& bells) {
 // ---- what the machine says ----
 
 void RemoteNode::poll() {
+    // Before the machine's return, which starts only stages that are known to wait for it.
+    give_up_unstarted();
     for (const NodeEvent& event : slot_.take_events())
         std::visit([this](const auto& each) { take(each); }, event);
+    give_up_unstarted();
+}
+
+/// Those that were to be started while the machine was away.
+void RemoteNode::give_up_unstarted() {
     while (!unstarted_.empty()) {
         const Incarnation who = unstarted_.front();
         unstarted_.pop_front();

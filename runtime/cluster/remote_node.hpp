@@ -79,6 +79,7 @@ private:
                       std::uint32_t limit_ms,
                       Envelope envelope = {});
 
+    void give_up_unstarted();
     void take(const LinkLost& lost);
     void take(const LeaseEnded& ended);
     void take(const LinkBack& back);

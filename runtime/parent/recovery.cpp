@@ -192,7 +192,9 @@ void Recovery::machine_lost(StageId id, Epoch epoch, const std::string& why, Mic
     }
     const bool disposable = state->member.on_death == OnDeath::RestartAlone;
     state->health = StageHealth::Waiting;
-    state->due = disposable ? Micros::max() : now + rules_.machine_wait;
+    // A machine that comes back and fails each time gets no more time by that.
+    if (!state->machine_due) state->machine_due = now + rules_.machine_wait;
+    state->due = disposable ? Micros::max() : *state->machine_due;
     state->pauses = 0;
     raise_epoch(*state);
 }
@@ -276,6 +278,7 @@ void Recovery::check_joined(State& state, Micros now) {
     if (!state.ready) return;
     if (!state.outstanding.empty() && !planted(PlantedBug::BeginBeforeRewired)) return;
     state.health = StageHealth::Up;
+    state.machine_due.reset();
     state.was_up = true;
     state.up_since = now;
     state.outstanding.clear();

@@ -175,12 +175,13 @@ private:
         bool excused = false;             // and does not count
         std::set<StageId> outstanding{};  // survivors whose `rewired` is missing
         Micros died{0};                   // when Resting began
-        Micros due{0};             // Resting: of the restart; Loading, Wiring, Waiting: the limit
-        std::uint32_t pauses = 0;  // of this incarnation, that moved its limit
-        Micros up_since{0};        // of this incarnation, once it was Up
-        Micros worked{0};          // time that all incarnations before it were Up
-        std::deque<Micros> deaths{};  // within the period, by `worked`
-        std::string why{};            // of the last suspicion or death
+        Micros due{0};  // Resting: of the restart; Loading, Wiring, Waiting: the limit
+        std::optional<Micros> machine_due{};  // since it lost one and was not Up again: the limit
+        std::uint32_t pauses = 0;             // of this incarnation, that moved its limit
+        Micros up_since{0};                   // of this incarnation, once it was Up
+        Micros worked{0};                     // time that all incarnations before it were Up
+        std::deque<Micros> deaths{};          // within the period, by `worked`
+        std::string why{};                    // of the last suspicion or death
     };
 
     [[nodiscard]] State* current(StageId id, Epoch epoch);
