@@ -8,7 +8,7 @@ import pathlib
 import unicodedata
 
 HERE = pathlib.Path(__file__).parent
-COLUMNS_MAX = 120
+COLUMNS_MAX = 100
 CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 

@@ -17,7 +17,7 @@ import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-COLUMNS_MAX = 120
+COLUMNS_MAX = 100
 LETTER, NUMBER, NUMERIC, SPACE, UPPER, LOWER, PUNCTUATION = 1, 2, 4, 8, 16, 32, 64
 nfc = normalizers.NFC().normalize_str
 nfd = normalizers.NFD().normalize_str

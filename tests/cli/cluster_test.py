@@ -320,7 +320,7 @@ class Refused(Cluster):
             self.assertIn(word, error)
         return error
 
-    def test_nobody_there(self):
+    def test_no_agent_at_the_meeting_place(self):
         self.refuse(self.config(DRAFT_AWAY), words=("0 of 1 other machines are there", f"127.0.0.1:{self.port}"))
 
     def test_another_key(self):

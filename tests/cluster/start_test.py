@@ -115,7 +115,7 @@ class Refusals(ClusterCase):
         self.addCleanup(job.close)
         return job
 
-    def test_nobody_there(self):
+    def test_no_agent_at_the_meeting_place(self):
         self.check_refused(self.conductor(), "machine")
         self.check_refused(self.agent("b"), "a:47600")
 

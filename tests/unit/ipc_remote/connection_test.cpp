@@ -231,7 +231,7 @@ TEST_CASE_FIXTURE(ConnectionFixture,
 }
 
 TEST_CASE_FIXTURE(ConnectionFixture,
-                  "nobody there: the place is tried until the deadline and then named") {
+                  "a place without a listener is tried until the deadline and then named") {
     listen();
     const NodePlace place = listener->place();
     listener.reset();

@@ -11,21 +11,21 @@ using namespace paceline;  // NOLINT(google-build-using-namespace): a test reads
 namespace {
 
 /// What a source was told.
-struct Heard {
+struct Received {
     std::vector<TokenId> text;
     int own = 0;
 };
 
 struct ListeningSource final : DraftSource {
-    explicit ListeningSource(Heard& of) : heard{of} {}
+    explicit ListeningSource(Received& of) : received{of} {}
     [[nodiscard]] DraftCost cost() const override { return DraftCost::Compute; }
     void commit(std::span<const TokenId> tokens) override {
-        heard.text.insert(heard.text.end(), tokens.begin(), tokens.end());
+        received.text.insert(received.text.end(), tokens.begin(), tokens.end());
     }
     void observe(std::span<const msg::OwnToken> own) override {
-        heard.own += static_cast<int>(own.size());
+        received.own += static_cast<int>(own.size());
     }
-    Heard& heard;
+    Received& received;
 };
 
 constexpr std::array<msg::OwnToken, 2> kOwnTokens{
@@ -33,28 +33,28 @@ constexpr std::array<msg::OwnToken, 2> kOwnTokens{
 
 }  // namespace
 
-TEST_CASE("a lent source hears what was committed when it is back, and no own tokens") {
-    Heard heard;
-    LentSource source{std::make_unique<ListeningSource>(heard), std::vector<TokenId>{1, 2}};
-    CHECK(heard.text == std::vector<TokenId>{1, 2});
+TEST_CASE("a lent source receives what was committed when it is back, and no own tokens") {
+    Received received;
+    LentSource source{std::make_unique<ListeningSource>(received), std::vector<TokenId>{1, 2}};
+    CHECK(received.text == std::vector<TokenId>{1, 2});
     source.observe(kOwnTokens);
-    CHECK(heard.own == 2);
+    CHECK(received.own == 2);
 
     source.lend(0);
     source.commit(std::vector<TokenId>{3});
     source.commit(std::vector<TokenId>{4, 5});
     source.observe(kOwnTokens);
-    CHECK(heard.text == std::vector<TokenId>{1, 2});
+    CHECK(received.text == std::vector<TokenId>{1, 2});
     source.give_back();
-    CHECK(heard.text == std::vector<TokenId>{1, 2, 3, 4, 5});
-    CHECK(heard.own == 2);
+    CHECK(received.text == std::vector<TokenId>{1, 2, 3, 4, 5});
+    CHECK(received.own == 2);
     source.commit(std::vector<TokenId>{6});
-    CHECK(heard.text.back() == 6);
+    CHECK(received.text.back() == 6);
 }
 
 TEST_CASE("a source is due once after each commit, also after one while it was lent") {
-    Heard heard;
-    LentSource source{std::make_unique<ListeningSource>(heard), std::vector<TokenId>{1}};
+    Received received;
+    LentSource source{std::make_unique<ListeningSource>(received), std::vector<TokenId>{1}};
     CHECK(source.take_due());
     CHECK_FALSE(source.take_due());
     source.lend(0);
@@ -71,8 +71,8 @@ TEST_CASE("a source is due once after each commit, also after one while it was l
 }
 
 TEST_CASE("the job that has a source is cancelled once its node is dropped") {
-    Heard heard;
-    LentSource source{std::make_unique<ListeningSource>(heard), std::vector<TokenId>{1}};
+    Received received;
+    LentSource source{std::make_unique<ListeningSource>(received), std::vector<TokenId>{1}};
     DraftTree tree{8};
     tree.plant(1, 0);
     const DraftNodeId kept = tree.add(tree.root().id, 2, -0.1F, msg::Origin::Trunk).value();
