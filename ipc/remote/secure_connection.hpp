@@ -132,7 +132,7 @@ class Connecting {
 public:
     virtual ~Connecting() = default;
 };
-/// Connects and proves the key. Tries again until the deadline while no program listens there or the
+/// Connects and proves the key. Tries again until the deadline while nothing listens there or the
 /// name is not known yet. Errc::PeerGone names the place and the last reason; Errc::Protocol: no
 /// TLS there or another key, which is not tried again. `done` is called once.
 [[nodiscard]] std::unique_ptr<Connecting> connect_to(
