@@ -115,7 +115,7 @@ void Agent::dial(std::chrono::seconds limit) {
 
 void Agent::serve(remote::ConnectionPtr connection) {
     session_ = AgentSession::start(
-        io_, std::move(connection), plan_, true, [this] { dial_bulk(); },
+        io_, std::move(connection), plan_, [this] { dial_bulk(); },
         [this](const SessionEnd& how) { over(how); });
 }
 
@@ -126,7 +126,7 @@ void Agent::dial_bulk() {
                                        if (!session_) return;
                                        if (!connection.ok())
                                            return session_->no_bulk(connection.error());
-                                       session_->add_bulk(std::move(connection).value(), true);
+                                       session_->add_bulk(std::move(connection).value());
                                    });
 }
 

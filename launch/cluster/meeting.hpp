@@ -1,7 +1,7 @@
 // Meeting: how the machines of a run find each other, from the options and the environment of each.
 //
-// The conductor listens where `meet` says and waits for the agents (open_cluster()), or connects to
-// agents that listen; an agent is agent.hpp. Reads the key file and asks the system for its name.
+// The conductor listens where `meet` says and waits for the agents (open_cluster()); an agent is
+// agent.hpp. Reads the key file and asks the system for its name.
 // Threads: that of the command.
 #pragma once
 

@@ -29,12 +29,10 @@ public:
     Session(boost::asio::io_context& io,
             remote::ConnectionPtr connection,
             const AgentPlan& plan,
-            bool dialled,
             std::function<void()> greeted,
             std::function<void(const SessionEnd&)> over)
         : io_{io},
           plan_{plan},
-          dialled_{dialled},
           greeted_{std::move(greeted)},
           over_{std::move(over)},
           link_{std::move(connection)},
@@ -50,9 +48,9 @@ public:
                              end({SessionEnd::Cause::Lost, error.what});
                          },
                      .on_room = [this] { round(); }});
-        if (dialled_) link_.say(plan_.hello);
+        link_.say(plan_.hello);
     }
-    void add_bulk(remote::ConnectionPtr connection, bool dialled) override;
+    void add_bulk(remote::ConnectionPtr connection) override;
     void no_bulk(const Error& error) override;
     void leave(const std::string& reason) override {
         link_.say(remote::Shutdown{reason});
@@ -64,7 +62,7 @@ private:
     [[nodiscard]] Status greet(const remote::Hello& hello);
     [[nodiscard]] Status serve(const remote::Frame& frame);
     [[nodiscard]] Status handle(const remote::Frame& frame);
-    [[nodiscard]] Status on_bulk_frame(const remote::Frame& frame, bool dialled);
+    [[nodiscard]] Status on_bulk_frame(const remote::Frame& frame);
     [[nodiscard]] std::optional<remote::StageKey> stage_of(const remote::Frame& frame) const;
     void lose_bulk() { end({SessionEnd::Cause::Lost, "its second connection: " + bulk_over_}); }
     void round();
@@ -84,7 +82,6 @@ private:
 
     boost::asio::io_context& io_;
     AgentPlan plan_;
-    bool dialled_;
     std::function<void()> greeted_;
     std::function<void(const SessionEnd&)> over_;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -147,7 +144,6 @@ Status Session::greet(const remote::Hello& hello) {
         return begun;
     }
     run_ = hello.session;
-    if (!dialled_) link_.say(plan_.hello);
     lease_.emplace(plan_.lease, lease_clock());
     if (plan_.say) plan_.say("serving " + hello.node + " (" + link_.peer() + ")");
     round();
@@ -157,12 +153,11 @@ Status Session::greet(const remote::Hello& hello) {
 
 // ---- the second connection ----
 
-void Session::add_bulk(remote::ConnectionPtr connection, bool dialled) {
+void Session::add_bulk(remote::ConnectionPtr connection) {
     if (ended_ || bulk_) return;  // one that is not kept is closed
     bulk_ = std::move(connection);
-    bulk_->start({.on_frame = [this, dialled](
-                                  const remote::Frame& frame,
-                                  Epoch /*node_epoch*/) { return on_bulk_frame(frame, dialled); },
+    bulk_->start({.on_frame = [this](const remote::Frame& frame,
+                                     Epoch /*node_epoch*/) { return on_bulk_frame(frame); },
                   .on_end =
                       [this](const Error& error) {
                           // At the end of a run the first one says why.
@@ -170,7 +165,6 @@ void Session::add_bulk(remote::ConnectionPtr connection, bool dialled) {
                           if (bulk_order_.holds_any()) lose_bulk();
                       },
                   .on_room = {}});
-    if (!dialled) return;
     remote::Hello hello = plan_.hello;
     hello.channel = remote::Channel::Bulk;
     (void)bulk_->send(hello, link_.epoch(), remote::Lane::Control, true);
@@ -182,15 +176,11 @@ void Session::no_bulk(const Error& error) {
     if (bulk_order_.holds_any()) lose_bulk();
 }
 
-Status Session::on_bulk_frame(const remote::Frame& frame, bool dialled) {
+Status Session::on_bulk_frame(const remote::Frame& frame) {
     if (ended_) return {};
     if (const auto* hello = std::get_if<remote::Hello>(&frame)) {
         if (hello->channel != remote::Channel::Bulk || hello->session != run_)
-            return Error{Errc::Protocol, "a connection of another run; this agent is taken"};
-        if (dialled) return {};
-        remote::Hello answer = plan_.hello;
-        answer.channel = remote::Channel::Bulk;
-        (void)bulk_->send(answer, link_.epoch(), remote::Lane::Control, true);
+            return Error{Errc::Protocol, "a connection of another run"};
         return {};
     }
     const auto* control = std::get_if<remote::StageControl>(&frame);
@@ -271,7 +261,7 @@ void Session::round() {
     const Nanos now = lease_clock();
     if (lease_->is_over(now)) {
         return end({SessionEnd::Cause::LeaseOver,
-                    fmt::format("the conductor was not heard of for {} s",
+                    fmt::format("nothing came from the conductor for {} s",
                                 std::chrono::duration<double>(plan_.lease.length).count())});
     }
     if (const auto ask = lease_->ask(now))
@@ -295,11 +285,10 @@ void Session::blame(std::uint32_t edge, const Error& error) {
 std::unique_ptr<AgentSession> AgentSession::start(boost::asio::io_context& io,
                                                   remote::ConnectionPtr connection,
                                                   const AgentPlan& plan,
-                                                  bool dialled,
                                                   std::function<void()> greeted,
                                                   std::function<void(const SessionEnd&)> over) {
-    auto session = std::make_unique<Session>(io, std::move(connection), plan, dialled,
-                                             std::move(greeted), std::move(over));
+    auto session = std::make_unique<Session>(io, std::move(connection), plan, std::move(greeted),
+                                             std::move(over));
     session->begin();
     return session;
 }

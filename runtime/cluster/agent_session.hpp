@@ -43,18 +43,15 @@ class AgentSession {
 public:
     virtual ~AgentSession() = default;  // ends at once
 
-    /// On `connection`, which proved the key. Who has `dialled` says Hello first. `over` is called
-    /// once, not from within; `greeted` when the conductor has said Hello: the side that dialled
-    /// then brings the second connection.
+    /// On `connection`, which proved the key. Says Hello. `over` is called once, not from within;
+    /// `greeted` when the conductor has said Hello: the second connection may be made then.
     [[nodiscard]] static std::unique_ptr<AgentSession> start(
         boost::asio::io_context& io,
         remote::ConnectionPtr connection,
         const AgentPlan& plan,
-        bool dialled,
         std::function<void()> greeted,
         std::function<void(const SessionEnd&)> over);
-    /// The second connection. One that was accepted has to say that it is that.
-    virtual void add_bulk(remote::ConnectionPtr connection, bool dialled) = 0;
+    virtual void add_bulk(remote::ConnectionPtr connection) = 0;
     /// It cannot be had: the session ends when something is to come on it.
     virtual void no_bulk(const Error& error) = 0;
     /// Ends in order: the conductor learns `reason`.

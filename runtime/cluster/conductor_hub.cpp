@@ -27,9 +27,6 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookInterval{100};
 constexpr std::chrono::milliseconds kGoodbye{1'500};
 constexpr std::chrono::milliseconds kGoodbyeStep{5};
-constexpr std::chrono::milliseconds kRetryPause{500};
-constexpr std::chrono::hours kConnectLimit{24};
-constexpr std::chrono::seconds kBulkLimit{14};
 
 /// A connection that has not said which machine it is of, or has no slot.
 struct Guest {
@@ -39,8 +36,6 @@ struct Guest {
     remote::Hello hello{};
     std::weak_ptr<Guest> first{};  // of a second connection: the one that it belongs to
     bool is_bulk = false;
-    std::size_t dialled = kNotDialled;  // place in HubPlan::agents
-    static constexpr std::size_t kNotDialled = ~std::size_t{0};
 };
 using GuestPtr = std::shared_ptr<Guest>;
 
@@ -52,21 +47,17 @@ public:
         hellos_.resize(plan_.nodes);
         names_ = plan_.names;
         names_.resize(plan_.nodes);
-        dialling_.resize(plan_.agents.size());
     }
     ~Hub() override;
 
     [[nodiscard]] Status open();
-    [[nodiscard]] std::optional<remote::NodePlace> place() const override { return place_; }
     [[nodiscard]] Result<std::vector<remote::Hello>> await_nodes(
         std::chrono::milliseconds limit) override;
     [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_node(NodeEvents events,
                                                                bool catch_signals) override;
 
 private:
-    void dial(std::size_t index);
-    void dial_bulk(const GuestPtr& first);
-    void take(remote::ConnectionPtr connection, std::size_t dialled, const GuestPtr& first);
+    void take(remote::ConnectionPtr connection);
     void with_first(const Guest& bulk, void (NodeLink::*call)());
     [[nodiscard]] Status on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello);
     [[nodiscard]] Status on_frame(const GuestPtr& guest, const remote::Frame& frame);
@@ -84,13 +75,11 @@ private:
 
     remote::NodeKey key_;
     HubPlan plan_;
-    std::optional<remote::NodePlace> place_;
     asio::io_context io_{1};
     std::optional<asio::executor_work_guard<asio::io_context::executor_type>> busy_{
         io_.get_executor()};
     asio::steady_timer timer_{io_};
     std::unique_ptr<remote::SecureListener> listener_;
-    std::vector<std::unique_ptr<remote::Connecting>> dialling_;
     std::vector<std::unique_ptr<NodeSlot>> slots_;
     std::vector<GuestPtr> guests_;              // without a slot
     std::vector<std::weak_ptr<Guest>> firsts_;  // that have said Hello
@@ -101,32 +90,27 @@ private:
     std::vector<std::optional<remote::Hello>> hellos_;  // by slot
     std::vector<std::string> names_;                    // by slot; empty: any
     std::string last_refusal_;
-    std::optional<Error> dial_error_;
     std::thread thread_;
 };
 
 // ---- its thread ----
 
 Status Hub::open() {
-    if (plan_.listen) {
-        remote::ListenerEvents events;
-        events.on_connection = [this](remote::ConnectionPtr connection) {
-            take(std::move(connection), Guest::kNotDialled, nullptr);
-        };
-        events.on_refused = [this](const std::string& sentence) {
-            {
-                const std::lock_guard lock{door_};
-                last_refusal_ = sentence;
-            }
-            say(sentence);
-        };
-        Result<std::unique_ptr<remote::SecureListener>> listener = remote::SecureListener::listen(
-            io_, *plan_.listen, key_, {.channel_by_hello = true}, std::move(events));
-        if (!listener.ok()) return listener.error();
-        listener_ = std::move(listener).value();
-        place_ = listener_->place();
-    }
-    for (std::size_t i = 0; i < plan_.agents.size(); ++i) dial(i);
+    remote::ListenerEvents events;
+    events.on_connection = [this](remote::ConnectionPtr connection) {
+        take(std::move(connection));
+    };
+    events.on_refused = [this](const std::string& sentence) {
+        {
+            const std::lock_guard lock{door_};
+            last_refusal_ = sentence;
+        }
+        say(sentence);
+    };
+    Result<std::unique_ptr<remote::SecureListener>> listener = remote::SecureListener::listen(
+        io_, plan_.listen, key_, {.channel_by_hello = true}, std::move(events));
+    if (!listener.ok()) return listener.error();
+    listener_ = std::move(listener).value();
     look();
     sigset_t all;
     sigset_t before;
@@ -143,7 +127,6 @@ Hub::~Hub() {
         leaving_ = true;
         timer_.cancel();
         listener_.reset();
-        for (auto& each : dialling_) each.reset();
         for (const auto& slot : slots_) slot->close("the run is over");
         for (const GuestPtr& guest : guests_) {
             if (!guest->side) continue;
@@ -166,36 +149,8 @@ void Hub::await_goodbyes(SteadyClock::time_point deadline) {
         [this, deadline](const boost::system::error_code& /*error*/) { await_goodbyes(deadline); });
 }
 
-void Hub::dial(std::size_t index) {
-    dialling_[index] =
-        remote::connect_to(io_, plan_.agents[index], key_, {}, SteadyClock::now() + kConnectLimit,
-                           [this, index](Result<remote::ConnectionPtr> connection) {
-                               if (connection.ok())
-                                   return take(std::move(connection).value(), index, nullptr);
-                               {
-                                   const std::lock_guard lock{door_};
-                                   dial_error_ = connection.error();
-                               }
-                               changed_.notify_all();
-                           });
-}
-
-/// The second connection to an agent that listens.
-void Hub::dial_bulk(const GuestPtr& first) {
-    const std::size_t index = first->dialled;
-    dialling_[index] = remote::connect_to(
-        io_, plan_.agents[index], key_, {.channel = remote::Channel::Bulk},
-        SteadyClock::now() + kBulkLimit, [this, first](Result<remote::ConnectionPtr> connection) {
-            if (connection.ok()) take(std::move(connection).value(), Guest::kNotDialled, first);
-        });
-}
-
-/// `first`: of a second connection that was dialled.
-void Hub::take(remote::ConnectionPtr connection, std::size_t dialled, const GuestPtr& first) {
+void Hub::take(remote::ConnectionPtr connection) {
     auto guest = std::make_shared<Guest>();
-    guest->dialled = dialled;
-    guest->first = first;
-    guest->is_bulk = first != nullptr;
     guest->side = std::make_unique<LinkSide>(
         std::move(connection), [weak = std::weak_ptr{guest}](std::uint32_t edge, const Error& e) {
             const GuestPtr known = weak.lock();
@@ -211,10 +166,6 @@ void Hub::take(remote::ConnectionPtr connection, std::size_t dialled, const Gues
                  if (guest->is_bulk) return with_first(*guest, &NodeLink::on_bulk_room);
                  if (guest->slot != nullptr) guest->slot->round();
              }});
-    if (dialled == Guest::kNotDialled && first == nullptr) return;
-    remote::Hello hello = plan_.hello;
-    hello.channel = first != nullptr ? remote::Channel::Bulk : remote::Channel::Main;
-    guest->raw->link.say(hello);
 }
 
 /// The connection that a second one belongs to, if it is still there.
@@ -225,20 +176,17 @@ void Hub::with_first(const Guest& bulk, void (NodeLink::*call)()) {
 
 /// Whose second connection this is: the first one said Hello with the same number.
 Status Hub::on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello) {
-    GuestPtr first = guest->first.lock();
-    if (!first) {
-        for (const std::weak_ptr<Guest>& each : firsts_) {
-            const GuestPtr known = each.lock();
-            const bool same = known && known->raw != nullptr &&
-                              known->hello.session == hello.session &&
-                              known->hello.machine == hello.machine;
-            if (same) first = known;
-        }
-        if (!first) return Error{Errc::Protocol, "a second connection without a first one"};
-        remote::Hello answer = plan_.hello;
-        answer.channel = remote::Channel::Bulk;
-        guest->raw->link.say(answer);
+    GuestPtr first;
+    for (const std::weak_ptr<Guest>& each : firsts_) {
+        const GuestPtr known = each.lock();
+        const bool same = known && known->raw != nullptr && known->hello.session == hello.session &&
+                          known->hello.machine == hello.machine;
+        if (same) first = known;
     }
+    if (!first) return Error{Errc::Protocol, "a second connection without a first one"};
+    remote::Hello answer = plan_.hello;
+    answer.channel = remote::Channel::Bulk;
+    guest->raw->link.say(answer);
     guest->is_bulk = true;
     guest->first = first;
     first->raw->link.add_bulk(guest->raw->link.connection());
@@ -286,11 +234,6 @@ void Hub::on_end(const GuestPtr& guest, const Error& error) {
         asio::post(io_, [side = std::shared_ptr<LinkSide>{std::move(guest->side)}] {});
     }
     std::erase(guests_, guest);
-    if (leaving_ || guest->dialled == Guest::kNotDialled) return;
-    const auto pause = std::make_shared<asio::steady_timer>(io_, kRetryPause);
-    pause->async_wait([this, pause, index = guest->dialled](const auto& failed) {
-        if (!failed && !leaving_) dial(index);
-    });
 }
 
 Status Hub::refuse(Guest& guest, const std::string& reason) {
@@ -318,7 +261,7 @@ Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             if (!slots_[i]->is_connected() || !hellos_[i] || !same(*hellos_[i])) continue;
             if (hellos_[i]->session == hello.session) {
-                // The same agent: its end of the old connection was not heard of.
+                // The same agent: the end of its old connection has not arrived.
                 slots_[i]->replace();
                 continue;
             }
@@ -330,11 +273,9 @@ Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
                                           "machine",
                                           hello.node));
     }
-    // Who dialled has said it.
-    if (guest->dialled == Guest::kNotDialled) guest->raw->link.say(plan_.hello);
+    guest->raw->link.say(plan_.hello);
     firsts_.push_back(guest);
     std::erase_if(firsts_, [](const auto& each) { return each.expired(); });
-    if (guest->dialled != Guest::kNotDialled) dial_bulk(guest);
     if (const auto index = slot_for(hello)) {
         seat(guest, *index);
     } else {
@@ -343,7 +284,7 @@ Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
     return {};
 }
 
-/// Its own place, then one that nobody has had, then none: a lost one is given away by
+/// Its own place, then one that no machine has had, then none: a lost one is given away by
 /// seat_spares().
 std::optional<std::size_t> Hub::slot_for(const remote::Hello& hello) const {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -402,13 +343,12 @@ Result<std::vector<remote::Hello>> Hub::await_nodes(std::chrono::milliseconds li
     const auto all = [this] {
         return std::all_of(hellos_.begin(), hellos_.end(), [](const auto& h) { return !!h; });
     };
-    changed_.wait_for(lock, limit, [&] { return all() || dial_error_.has_value(); });
+    changed_.wait_for(lock, limit, all);
     if (all()) {
         std::vector<remote::Hello> hellos;
         for (const auto& hello : hellos_) hellos.push_back(*hello);
         return hellos;
     }
-    if (dial_error_) return *dial_error_;
     std::string missing;
     std::size_t there = 0;
     for (std::size_t i = 0; i < hellos_.size(); ++i) {
@@ -421,7 +361,7 @@ Result<std::vector<remote::Hello>> Hub::await_nodes(std::chrono::milliseconds li
     std::string text = fmt::format("{} of {} other machines are there after {} s", there,
                                    hellos_.size(), limit.count() / 1'000);
     if (!missing.empty()) text += "; missing" + missing;
-    if (place_) text += "; waiting at " + place_->text();
+    text += "; waiting at " + listener_->place().text();
     if (!last_refusal_.empty()) text += "; last refused: " + last_refusal_;
     return Error{Errc::PeerGone, text};
 }

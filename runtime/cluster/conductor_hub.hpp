@@ -1,8 +1,7 @@
 // ConductorHub: the conductor's connections with the agents of other machines.
 //
-//   open() --> agents connect, or are connected to, and say Hello --> await_nodes() --> make_node()
+//   open() --> agents connect and say Hello --> await_nodes() --> make_node()
 //
-// Agents that come to `listen`, and those at `agents`, which are tried again whenever one is lost.
 // Each machine that the run wants gets a slot (node_slot.hpp), in the order in which they came or,
 // where the plan names its nodes, by name. A machine that is not wanted (more of them than slots)
 // waits without stages; it takes the place of one whose lease has ended. A machine that returns
@@ -16,7 +15,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +28,7 @@
 namespace paceline {
 
 struct HubPlan {
-    std::optional<remote::NodePlace> listen;
-    std::vector<remote::NodePlace> agents;
+    remote::NodePlace listen;
     remote::Hello hello;                  // of the conductor
     std::size_t nodes = 0;                // other machines that the run wants
     std::vector<std::string> names = {};  // of their slots, in order; empty: as they come
@@ -49,8 +46,6 @@ public:
     ConductorHub& operator=(const ConductorHub&) = delete;
     virtual ~ConductorHub() = default;  // says goodbye
 
-    /// Where it listens, with the port that it has.
-    [[nodiscard]] virtual std::optional<remote::NodePlace> place() const = 0;
     /// What the machines said, by slot, once all are there. Errc::PeerGone names those that are
     /// missing, and the last refusal.
     [[nodiscard]] virtual Result<std::vector<remote::Hello>> await_nodes(

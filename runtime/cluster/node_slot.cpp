@@ -145,7 +145,7 @@ void NodeSlot::round() {
     }
     if (lease_ && lease_->is_over(lease_clock())) {
         // A link that was cut says nothing.
-        give_up("nothing was heard of it until its lease ended");
+        give_up("nothing came from it until its lease ended");
         return round();
     }
     side_->relay.pump([this] { run_commands(); });

@@ -99,7 +99,7 @@ public:
     void on_bulk_room() {
         if (side_) side_->link.on_bulk_room();
     }
-    /// The agent has connected anew: the connection is over, though nothing was heard of that.
+    /// The agent has connected anew: the old connection is over, though its end has not arrived.
     void replace();
     /// From a connection; that of an earlier one changes nothing.
     [[nodiscard]] Status on_frame(const LinkSide* from, const remote::Frame& frame);
