@@ -122,9 +122,6 @@ void serialize(Archive& a, StartStage& start) {
     field(a, "actors", bounded(start.actors, control::kActorsMax, 2));
     field(a, "name", bounded(start.name, kNameBytesMax));
     field(a, "cores", bounded(start.cores, kCoresMax, 4));
-    field(a, "spin", start.spin_micros);
-    field(a, "hang limit", start.hang_limit_ms);
-    field(a, "load limit", start.load_limit_ms);
     field(a, "stop grace", start.stop_grace_ms);
     field(a, "trace events", start.trace_events);
     field(a, "spec", bounded(start.spec, control::kAssignBytesMax));
@@ -209,12 +206,6 @@ void serialize(Archive& a, TensorFree& free) {
 }
 
 template <class Archive>
-void serialize(Archive& a, LinkBytes& link) {
-    field(a, "edge", link.edge);
-    flag(a, "to producer", link.to_producer);
-}
-
-template <class Archive>
 void serialize(Archive& a, BoardLine& line) {
     field(a, "request", line.request);
     field(a, "attempt", line.attempt);
@@ -233,13 +224,6 @@ template <class Archive>
 void serialize(Archive& a, Counters& counters) {
     field(a, "sampled", counters.sampled_ns);
     field(a, "stages", bounded(counters.stages, kStagesMax, kStageCountersBytesMin));
-}
-
-template <class Archive>
-void serialize(Archive& a, TelemetryPart& part) {
-    field(a, "who", part.who);
-    field(a, "total", part.total);
-    field(a, "offset", part.offset);
 }
 
 template <class Archive>
@@ -273,13 +257,7 @@ auto borrowed_field(M& frame) {
     return Borrowed<decltype((frame.payload))>{"payload", frame.payload, kFramePayloadMax};
 }
 template <class M>
-requires std::is_same_v<std::remove_const_t<M>, LinkBytes>
-auto borrowed_field(M& link) {
-    return Borrowed<decltype((link.bytes))>{"bytes", link.bytes, kLinkBytesMax};
-}
-template <class M>
-requires std::is_same_v<std::remove_const_t<M>, TensorPart> ||
-    std::is_same_v<std::remove_const_t<M>, TelemetryPart>
+requires std::is_same_v<std::remove_const_t<M>, TensorPart>
 auto borrowed_field(M& part) {
     return Borrowed<decltype((part.bytes))>{"bytes", part.bytes, kPartBytesMax};
 }

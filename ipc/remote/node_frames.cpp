@@ -95,7 +95,7 @@ constexpr std::size_t kKinds = std::variant_size_v<Frame>;
 constexpr std::array<Decode, kKinds> kDecoders = decoders(std::make_index_sequence<kKinds>{});
 static_assert(kKinds == static_cast<std::size_t>(Kind::BulkMark), "numbered in Frame's order");
 static_assert(std::is_same_v<std::variant_alternative_t<8, Frame>, StageControl>);
-static_assert(std::is_same_v<std::variant_alternative_t<16, Frame>, TelemetryPart>);
+static_assert(std::is_same_v<std::variant_alternative_t<15, Frame>, Kill>);
 
 template <class Number>
 void put(std::byte* at, Number number) {
@@ -124,10 +124,9 @@ Kind kind_of(const Frame& frame) {
 
 const char* name_of(Kind kind) {
     constexpr std::array<const char*, kKinds> kNames = {
-        "hello",        "refused",        "lease-ask",   "lease-grant",   "start-stage",
-        "stage-report", "make-memory",    "drop-memory", "stage-control", "edge-frame",
-        "tensor-part",  "edge-room",      "tensor-free", "link-bytes",    "board-line",
-        "counters",     "telemetry-part", "kill",        "shutdown",      "bulk-mark",
+        "hello",       "refused",     "lease-ask",     "lease-grant", "start-stage", "stage-report",
+        "make-memory", "drop-memory", "stage-control", "edge-frame",  "tensor-part", "edge-room",
+        "tensor-free", "board-line",  "counters",      "kill",        "shutdown",    "bulk-mark",
     };
     const auto number = static_cast<std::size_t>(kind);
     return number >= 1 && number <= kKinds ? kNames[number - 1] : "unknown";
@@ -143,8 +142,6 @@ std::uint32_t body_bytes_max(std::uint16_t kind, Channel channel) {
             return roomy(kTextBytesMax);
         case Kind::StageControl:
             return roomy(8 * kMemoriesMax + control_bytes_max(channel));
-        case Kind::TelemetryPart:
-            return bulk ? roomy(kPartBytesMax) : 0;
         case Kind::LeaseAsk:
         case Kind::LeaseGrant:
         case Kind::EdgeRoom:
@@ -165,8 +162,6 @@ std::uint32_t body_bytes_max(std::uint16_t kind, Channel channel) {
             return bulk ? 0 : roomy(kFramePayloadMax);
         case Kind::TensorPart:
             return bulk ? 0 : roomy(kPartBytesMax);
-        case Kind::LinkBytes:
-            return bulk ? 0 : roomy(kLinkBytesMax);
         case Kind::Counters:
             return bulk ? 0 : roomy(kCountersBytes);
     }

@@ -11,9 +11,8 @@
 //       | <--- StageControl ---------------> |  a control message to or from a stage
 //       | <--- EdgeFrame, TensorPart ------> |  a ring's frame; the tensor that it announces
 //       | <--- EdgeRoom, TensorFree -------> |  frames taken from the ring; a slot is free
-//       | <--- LinkBytes ------------------> |  how the ends of a link between devices agree
 //       | <--- BoardLine ------------------> |  cancelled attempts, committed tokens
-//       | ---- Counters, TelemetryPart ----> |  several times a second; traces, at the end
+//       | ---- Counters -------------------> |  several times a second
 //       | <--- Kill, Shutdown, BulkMark ---- |
 //
 //   0       4         6      8     12      16           24    32
@@ -24,14 +23,13 @@
 // Little-endian on every machine. `epoch` is the node epoch under which it was sent; the receiver
 // of an older one drops the frame (runtime/cluster does). `build` is the hash of the build's name;
 // only a Hello may have another one, so that its refusal can tell both names.
-// Two connections join each pair (Channel): Bulk takes long messages (long Begins, traces), so none
-// of them delays a token; a kind or a length that the connection does not allow is refused.
+// Two connections join each pair (Channel): Bulk takes long Begins, so none of them delays a token;
+// a kind or a length that the connection does not allow is refused.
 //
-// Bodies are cereal's portable archives with bounded containers, as in control.hpp. EdgeFrame,
-// TensorPart, LinkBytes and TelemetryPart end with their bytes, which are borrowed: a decoded frame
-// refers to the received bytes and is valid during its callback. Memory is taken as bytes arrive,
-// not as they are promised, and never more than the longest frame of the connection
-// (frame_reader.hpp).
+// Bodies are cereal's portable archives with bounded containers, as in control.hpp. EdgeFrame and
+// TensorPart end with their bytes, which are borrowed: a decoded frame refers to the received bytes
+// and is valid during its callback. Memory is taken as bytes arrive, not as they are promised, and
+// never more than the longest frame of the connection (frame_reader.hpp).
 // Plain values; any thread.
 #pragma once
 
@@ -65,7 +63,6 @@ inline constexpr std::uint32_t kMemoriesMax = 800;        // made by one frame: 
 inline constexpr std::uint32_t kBlockBytesMax = 1024;     // of a telemetry block without its trace
 inline constexpr std::uint32_t kPartBytesMax = 1U << 18;  // of a tensor or a telemetry block
 inline constexpr std::uint32_t kMainBeginBytesMax = 64U << 10;  // of a Begin on Main
-inline constexpr std::uint32_t kLinkBytesMax = 16 * 1024;
 static_assert(kMemoriesMax == kControlFilesMax);
 
 /// Which of the two connections.
@@ -94,13 +91,11 @@ enum class Kind : std::uint16_t {
     TensorPart = 11,
     EdgeRoom = 12,
     TensorFree = 13,
-    LinkBytes = 14,
-    BoardLine = 15,
-    Counters = 16,
-    TelemetryPart = 17,
-    Kill = 18,
-    Shutdown = 19,
-    BulkMark = 20,
+    BoardLine = 14,
+    Counters = 15,
+    Kill = 16,
+    Shutdown = 17,
+    BulkMark = 18,
 };
 
 /// One incarnation of a stage process.
@@ -160,9 +155,6 @@ struct StartStage {
     std::vector<StageId> actors;
     std::string name;
     std::vector<std::uint32_t> cores;  // empty: not pinned
-    std::uint32_t spin_micros = 0;
-    std::uint32_t hang_limit_ms = 0;  // the agent judges deadlines; 0: no limit
-    std::uint32_t load_limit_ms = 0;  // until its Hello, and from Wire to Ready; 0: no limit
     std::uint32_t stop_grace_ms = 0;
     std::uint32_t trace_events = 0;
     std::vector<std::byte> spec;  // what more the agent has to know; opaque here
@@ -254,12 +246,6 @@ struct TensorFree {
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
 };
-/// Either way: bytes between the two ends of an edge's link, in order.
-struct LinkBytes {
-    std::uint32_t edge = 0;
-    bool to_producer = false;
-    std::span<const std::byte> bytes;  // borrowed
-};
 
 /// Either way: an entry of the cancel board. Late or lost ones are allowed.
 struct BoardLine {
@@ -278,13 +264,6 @@ struct StageCounters {
 struct Counters {
     std::uint64_t sampled_ns = 0;  // the agent's clock
     std::vector<StageCounters> stages;
-};
-/// agent -> conductor, on Bulk: a part of a telemetry block, with its trace.
-struct TelemetryPart {
-    StageKey who;
-    std::uint64_t total = 0;
-    std::uint64_t offset = 0;
-    std::span<const std::byte> bytes;  // borrowed
 };
 
 /// conductor -> agent: SIGKILL to the stage; its StageReport follows.
@@ -315,10 +294,8 @@ using Frame = std::variant<Hello,
                            TensorPart,
                            EdgeRoom,
                            TensorFree,
-                           LinkBytes,
                            BoardLine,
                            Counters,
-                           TelemetryPart,
                            Kill,
                            Shutdown,
                            BulkMark>;

@@ -59,8 +59,6 @@ StartStage some_start(SeededRandom& random) {
     start.actors = some<StageId>(random, 4, some_stage);
     start.name = some_text(random);
     start.cores = some<std::uint32_t>(random, 4, [](SeededRandom& from) { return from.below(64); });
-    start.spin_micros = random.below(50);
-    start.hang_limit_ms = random.below(10'000);
     start.trace_events = random.below(10'000);
     const std::span<const std::byte> spec = some_bytes(random);
     start.spec.assign(spec.begin(), spec.end());
@@ -105,9 +103,8 @@ StageCounters some_counters(SeededRandom& random) {
     return counters;
 }
 
-template <class Part>
-Part some_part(SeededRandom& random) {
-    Part part;
+TensorPart some_part(SeededRandom& random) {
+    TensorPart part;
     part.bytes = some_bytes(random);
     part.offset = random.below(1000);
     part.total = part.offset + part.bytes.size() + random.below(1000);
@@ -146,21 +143,17 @@ Frame node_frame(std::uint32_t which, Channel channel, SeededRandom& random) {
             return EdgeFrame{random.below(9), static_cast<std::uint16_t>(random.below(12)),
                              random.one_in(2), some_bytes(random)};
         case Kind::TensorPart:
-            return some_part<TensorPart>(random);
+            return some_part(random);
         case Kind::EdgeRoom:
             return EdgeRoom{random.below(9), random.next()};
         case Kind::TensorFree:
             return TensorFree{random.below(9), random.below(9), random.below(99)};
-        case Kind::LinkBytes:
-            return LinkBytes{random.below(9), random.one_in(2), some_bytes(random)};
         case Kind::BoardLine:
             return BoardLine{RequestId{random.next()}, Attempt{random.below(9)}, random.one_in(2),
                              static_cast<Position>(random.below(9000)),
                              static_cast<TokenId>(random.below(9000))};
         case Kind::Counters:
             return Counters{random.next(), some<StageCounters>(random, 3, some_counters)};
-        case Kind::TelemetryPart:
-            return some_part<TelemetryPart>(random);
         case Kind::Kill:
             return Kill{some_key(random)};
         case Kind::Shutdown:

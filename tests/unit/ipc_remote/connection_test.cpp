@@ -181,8 +181,7 @@ TEST_CASE_FIXTURE(ConnectionFixture,
     connect();
     REQUIRE(run_until([this] { return server.connection && client.connection; }));
     CHECK(client.send(hello_of(this_build(), Channel::Bulk)) == Sent::Queued);
-    CHECK(client.send(TelemetryPart{}) == Sent::Queued);
-    REQUIRE(run_until([this] { return server.received(Kind::TelemetryPart); }));
+    REQUIRE(run_until([this] { return server.received(Kind::Hello); }));
     CHECK(server.send(hello_of(this_build(), Channel::Bulk)) == Sent::Queued);
     StageControl begin;
     begin.type = static_cast<std::uint16_t>(control::Type::Begin);
