@@ -30,7 +30,8 @@ EarlyVerify::EarlyVerify(SegmentHost& host,
     : host_{host},
       backend_{backend},
       position_{position},
-      evaluator_{backend, std::move(options)} {}
+      evaluator_{backend, std::move(options)},
+      backlog_{backend} {}
 
 bool EarlyVerify::defers() const {
     return evaluator_.options().defers && !position_.behind_last;
@@ -108,29 +109,21 @@ void EarlyVerify::propose_inside(SegmentRun& run) {
     evaluator_.spent(extra > 0.0 ? extra : kInsideShare * batch_us_, true);
 }
 
-/// Copies hidden states out of the run's memory, which is the next segment's from now on. An
-/// adapter gets every row, or it would miss keys of the text.
+/// Copies hidden states out of the run's memory, which is the next segment's from now on.
 void EarlyVerify::collect(const SegmentRun& run) {
+    if (evaluator_.has_adapter() && !wanted_ && backlog_.defer(run)) return;
     job_.label = run.label();
     job_.label.name = "exit";
     std::vector<RowSource> kept;
-    if (evaluator_.has_adapter()) {
-        std::vector<Row> rows;
-        run.build_rows(rows, job_.path_slots);
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            if (run.passes_through(run.rows[i])) continue;  // its adapter's keys are kept
-            kept.push_back({run.job.hidden, run.rows[i].tensor_row});
-            job_.rows.push_back(rows[i]);
-        }
-        for (const RunPart& part : run.parts) job_.states.push_back(part.state);
-    }
+    if (evaluator_.has_adapter()) kept = collect_for_adapter(run);
+    const auto own = static_cast<std::ptrdiff_t>(job_.late.rows.size());  // behind the late ones
     for (const RunPart& part : run.parts) {
         if (part.prefill() || !wanted_) continue;
         ExitPart asked = plan(run, part);
         for (ExitRow& row : asked.rows) {
-            const auto found = std::find_if(kept.begin(), kept.end(), [&](const RowSource& source) {
-                return source.row == row.row;
-            });
+            const auto found =
+                std::find_if(kept.begin() + own, kept.end(),
+                             [&](const RowSource& source) { return source.row == row.row; });
             const auto place = static_cast<std::size_t>(found - kept.begin());
             if (found == kept.end()) kept.push_back({run.job.hidden, row.row});
             row.row = place;
@@ -139,6 +132,23 @@ void EarlyVerify::collect(const SegmentRun& run) {
     }
     job_.hidden = backend_.rows_of(states_, kept.size());
     backend_.gather(kept, job_.hidden);
+}
+
+/// An adapter gets every row, or it would miss keys of the text: those of runs that were not
+/// evaluated first.
+std::vector<RowSource> EarlyVerify::collect_for_adapter(const SegmentRun& run) {
+    job_.late = backlog_.take(run);
+    std::vector<RowSource> kept = std::exchange(job_.late.hidden, {});
+    job_.rows = job_.late.rows;
+    std::vector<Row> rows;
+    run.build_rows(rows, job_.path_slots);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (run.passes_through(run.rows[i])) continue;  // its adapter's keys are kept
+        kept.push_back({run.job.hidden, run.rows[i].tensor_row});
+        job_.rows.push_back(rows[i]);
+    }
+    for (const RunPart& part : run.parts) job_.states.push_back(part.state);
+    return kept;
 }
 
 void EarlyVerify::look_ahead(const SegmentRun& run,

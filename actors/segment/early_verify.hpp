@@ -27,6 +27,7 @@
 #include "actors/segment/exit_evaluator.hpp"
 #include "actors/segment/segment_host.hpp"
 #include "actors/segment/segment_run.hpp"
+#include "actors/segment/states/adapter_backlog.hpp"
 
 namespace paceline {
 
@@ -100,6 +101,7 @@ private:
         HiddenRows hidden = {};      // of the rows of `exits`; with an adapter of all rows
         std::vector<Row> rows = {};  // with an adapter: those of `hidden`
         std::vector<KvSlot> path_slots = {};
+        AdapterBacklog::Rows late = {};  // with an adapter: the first of `rows`
         std::vector<std::shared_ptr<RequestState>> states = {};  // whose slots they name
         JobLabel label = {.name = "exit"};
         Micros started{0};
@@ -113,6 +115,7 @@ private:
     void measure(const SegmentRun& run);
     void propose_inside(SegmentRun& run);
     void collect(const SegmentRun& run);
+    [[nodiscard]] std::vector<RowSource> collect_for_adapter(const SegmentRun& run);
     bool publish(const ExitPart& part);
     bool propose(msg::Proposal proposal);
 
@@ -123,7 +126,8 @@ private:
     bool wanted_ = false;            // the current run is evaluated
     ExitInside inside_{evaluator_};  // of the current run
     ExitJob job_;
-    RowMemory states_;  // that ExitJob::hidden lies in
+    RowMemory states_;        // that ExitJob::hidden lies in
+    AdapterBacklog backlog_;  // rows that the adapter has still to be given
     bool busy_ = false;
     std::optional<Priced> priced_;  // the last evaluation, until it is known whether a batch waited
     double batch_us_ = 0.0;         // what a batch takes in all segments, by the runs of this one

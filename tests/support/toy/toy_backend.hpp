@@ -157,6 +157,7 @@ public:
         const std::span<float> out = reach(to);
         count_crossing(states);
         count_crossing(to);
+        ++adapter_calls;
         adapter_rows += rows.size();
         for (std::size_t i = 0; i < rows.size(); ++i)
             adapted_[static_cast<std::size_t>(rows[i].slot)] = load(hidden, i);
@@ -280,6 +281,7 @@ public:
     std::size_t rows_stale = 0;  // times that a layer found a row stale
     std::size_t head_rows = 0;
     std::size_t head_calls = 0;
+    std::size_t adapter_calls = 0;
     std::size_t adapter_rows = 0;
     std::size_t adapter_gaps = 0;  // keys that its rows saw and that were not given to it
     int adapter_after = 0;         // layers, before anything runs; 0: all of the segment

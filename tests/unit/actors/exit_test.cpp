@@ -5,6 +5,7 @@
 
 #include "actors/protocol/counters.hpp"
 #include "actors/segment/exit_evaluator.hpp"
+#include "actors/segment/states/adapter_backlog.hpp"
 #include "actors/segment/watermark_watch.hpp"
 #include "model/sampling/sampler_scratch.hpp"
 #include "tests/support/pipeline/pipeline.hpp"
@@ -320,6 +321,10 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
         options.dispatch.start = StartRule::AtOnce;
         options.dispatch.shape = static_cast<BatchShape>(seed % 2);
         options.dispatch.batches_in_flight_max = 4;
+        if (seed % 5 < 2) {  // it rests at random
+            options.dispatch.controller = Controller::On;
+            options.dispatch.random_decisions = seed;
+        }
         Pipeline pipeline{options, request, oracle};
         pipeline.open_and_begin(kOne, request);
         pipeline.run_until_finished();
@@ -327,13 +332,36 @@ TEST_CASE("an adapter is given every row of the text, whatever dies, rests or is
         CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
         const FakeBackend& backend =
             *pipeline.backends[static_cast<std::size_t>(options.exit_at - 1)];
-        CHECK(backend.adapter_rows >= oracle.answer.size());
+        CHECK(backend.adapter_rows + AdapterBacklog::kRows >= oracle.answer.size());
         CHECK(backend.adapter_gaps == 0);
         fed += backend.adapter_rows;
         looked += backend.head_rows;
     }
     CHECK(looked > 100);
     CHECK(fed > looked);
+}
+
+TEST_CASE("an exit that is off calls its adapter for prompts and for many rows at once") {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        CAPTURE(seed);
+        Request request = small_request(seed);
+        request.max_tokens = 200;
+        const Oracle oracle = plain_answer(request);
+        PipelineOptions options{.segments = 2, .drafting = Drafting::Oracle, .seed = seed};
+        options.exit_at = 1;
+        options.exit = {.head = HeadId::Adapter, .sends_candidates = true, .proposes = true};
+        options.exit.candidates_to = {kTheDraft};
+        options.dispatch.controller = Controller::Plain;
+        Pipeline pipeline{options, request, oracle};
+        pipeline.open_and_begin(kOne, request);
+        pipeline.run_until_finished();
+        const auto answer = pipeline.conductor.log.answer(kOne);
+        CHECK(std::vector<TokenId>(answer.begin(), answer.end()) == oracle.answer);
+        const FakeBackend& backend = *pipeline.backends.front();
+        CHECK(backend.adapter_rows + AdapterBacklog::kRows >= oracle.answer.size());
+        CHECK(backend.adapter_calls <= 2 + oracle.answer.size() / (AdapterBacklog::kRows / 2));
+        CHECK(backend.adapter_gaps == 0);
+    }
 }
 
 TEST_CASE("rows whose watermark is known when the exit's job starts are not looked at any more") {
