@@ -174,7 +174,10 @@ Result<std::span<const AnswerTask>> GenerateMethod::run(std::span<const AnswerTa
         if (automatic_) tell(fmt::format("method {}: {}", choice->method, choice->reason));
         Result<std::optional<Opened>> opened = open_first(*choice, tasks);
         if (!opened) return opened.error();
-        if (!opened.value()) return tasks;
+        if (!opened.value()) {
+            if (automatic_) history_.add_plain(static_cast<std::int64_t>(tasks.size()));
+            return tasks;
+        }
         if (std::exchange(first, false)) loaded();
         Result<std::optional<AutoChoice>> next = answer_with(*opened.value(), tasks, done, cancel);
         if (!next) return next.error();

@@ -47,8 +47,11 @@ AutoChoice choose_method(const MethodRecord& record,
             choice.reason = gain_text(rate);
         }
         if (best < 1.0 - AutoChoice::kLossMax && tried->runs >= AutoChoice::kRunsMin) {
-            choice.method = kPlain;
-            choice.reason = fmt::format("of {}, {}", usual, gain_text(*tried));
+            const bool again = record.plain_runs >= AutoChoice::kPlainRunsMax;
+            choice.method = again ? usual : kPlain;
+            choice.reason = again ? fmt::format("it had {}, and is tried again after {} plain runs",
+                                                gain_text(*tried), record.plain_runs)
+                                  : fmt::format("of {}, {}", usual, gain_text(*tried));
         }
     }
     if (usual == kPlain)

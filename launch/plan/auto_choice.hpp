@@ -9,6 +9,8 @@
 //                               the default; plain decoding, if all lose more than the account
 //                               lets a method lose (kLossMax). Methods get into the record by being
 //                               run (--method), and by `paceline plan`
+//     ... and kPlainRunsMax runs    the default once more: the machine, or its load, may have
+//     have decoded plainly          changed
 //
 // A method that cannot be started is followed by the next of `fallbacks`, plain decoding last.
 // Pure.
@@ -28,6 +30,7 @@ struct AutoChoice {
     static constexpr double kLead = 1.05;
     static constexpr double kLossMax = 0.05;     // what the account allows, and the noise of runs
     static constexpr std::int64_t kRunsMin = 3;  // a single run is too noisy
+    static constexpr std::int64_t kPlainRunsMax = 32;
 
     std::string method;
     std::string reason;                       // a sentence, without a full stop

@@ -42,6 +42,7 @@ void MethodHistory::read() {
     own_ = records_.read(key_);
     record_ = key_ == one_key_ ? own_ : records_.read(one_key_);
     for (const auto& [method, rate] : own_.methods) record_.methods.insert_or_assign(method, rate);
+    record_.plain_runs = own_.plain_runs;
 }
 
 AutoChoice MethodHistory::choice_from(const MethodRecord& record,
@@ -81,6 +82,7 @@ AutoChoice MethodHistory::choose_given(const std::string& plain,
     MethodRate& rate = record.methods[method];  // it may have no run yet but this one
     rate.gain = gain;
     rate.runs = std::max(rate.runs, AutoChoice::kRunsMin);
+    record.plain_runs = 0;
     return choice_from(record, plain, refused);
 }
 
@@ -100,6 +102,15 @@ void MethodHistory::add(const std::string& method, MethodRate run) {
     own_.add(method, run);
     (void)records_.write(key_, own_);
     if (const MethodRate* rate = own_.find(method)) record_.methods.insert_or_assign(method, *rate);
+    record_.plain_runs = own_.plain_runs;
+}
+
+void MethodHistory::add_plain(std::int64_t runs) {
+    read();
+    if (choose(kPlainMethod).method != kPlainMethod) return;
+    own_.add_plain(runs);
+    record_.plain_runs = own_.plain_runs;
+    (void)records_.write(key_, own_);
 }
 
 }  // namespace paceline

@@ -59,6 +59,8 @@ public:
     [[nodiscard]] double over_plain(double gain) const;
     /// A run of a pipeline has shown this; its gain is over its own turns without speculation.
     void add(const std::string& method, MethodRate run);
+    /// So many runs decoded plainly. Counted where the record says to.
+    void add_plain(std::int64_t runs);
 
 private:
     void read();

@@ -60,6 +60,8 @@ std::optional<MethodRecord> parsed(const std::string& text, const std::string& k
         if (!rate || record.methods.size() >= MethodRecord::kMethodsMax) return std::nullopt;
         record.methods[name] = *rate;
     }
+    const auto plain = json.find("plain_runs");
+    if (plain != json.end() && plain->is_number_integer()) record.add_plain(plain->get<int64_t>());
     return record;
 }
 
@@ -67,6 +69,7 @@ std::optional<MethodRecord> parsed(const std::string& text, const std::string& k
 
 void MethodRecord::add(std::string_view method, const MethodRate& run) {
     if (!positive(run.gain) || !positive(run.tokens_per_second) || run.runs <= 0) return;
+    plain_runs = 0;
     const auto known = methods.find(method);
     if (known == methods.end()) {
         if (methods.size() < kMethodsMax) methods.emplace(method, run);
@@ -81,6 +84,10 @@ void MethodRecord::add(std::string_view method, const MethodRate& run) {
         rate.acceptance = old + (weight * (run.acceptance - old));
     }
     rate.runs = std::min(rate.runs + run.runs, kRunsKept);
+}
+
+void MethodRecord::add_plain(std::int64_t runs) {
+    plain_runs = std::min(plain_runs + std::clamp<std::int64_t>(runs, 0, kRunsKept), kRunsKept);
 }
 
 const MethodRate* MethodRecord::find(std::string_view method) const {
@@ -125,7 +132,10 @@ bool MethodRecords::write(const std::string& key, const MethodRecord& record) co
     std::error_code error;
     fs::create_directories(folder_, error);
     if (error) return false;
-    nlohmann::json json{{"format", kFormat}, {"key", key}, {"methods", nlohmann::json::object()}};
+    nlohmann::json json{{"format", kFormat},
+                        {"key", key},
+                        {"methods", nlohmann::json::object()},
+                        {"plain_runs", record.plain_runs}};
     for (const auto& [name, rate] : record.methods)
         json["methods"][name] = {{"gain", rate.gain},
                                  {"acceptance", rate.acceptance},

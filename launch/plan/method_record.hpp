@@ -43,9 +43,11 @@ struct MethodRecord {
     static constexpr std::size_t kMethodsMax = 128;
 
     std::map<std::string, MethodRate, std::less<>> methods = {};
+    std::int64_t plain_runs = 0;  // that decoded plainly since a method was run
 
     /// Runs of this method, `run.runs` of them; ignored if gain or rate is not a positive number.
     void add(std::string_view method, const MethodRate& run);
+    void add_plain(std::int64_t runs);
     [[nodiscard]] const MethodRate* find(std::string_view method) const;
 
     friend bool operator==(const MethodRecord&, const MethodRecord&) = default;

@@ -9,8 +9,16 @@ namespace paceline {
 void MethodWatch::begin(std::string method, double load_seconds) {
     method_ = std::move(method);
     load_seconds_ = load_seconds;
-    replan_ = Replan{history_->gain_of(method_)};
+    replan_ = Replan{prediction_of(method_)};
     asked_.reset();
+}
+
+/// A method that the record says loses is tried again: what shows less than plain decoding's speed
+/// is then an error.
+double MethodWatch::prediction_of(const std::string& method) const {
+    const double gain = history_->gain_of(method);
+    const bool loses = gain > 0.0 && gain < 1.0 - AutoChoice::kLossMax;
+    return loses ? 1.0 / (1.0 - Replan::kError) : gain;
 }
 
 std::optional<AutoChoice> MethodWatch::look(double gain, double plain_seconds_left) {

@@ -31,7 +31,7 @@ public:
           method_{std::move(method)},
           plain_{std::move(plain)},
           load_seconds_{load_seconds},
-          replan_{history.gain_of(method_)} {}
+          replan_{prediction_of(method_)} {}
 
     /// `gain`: times plain decoding, since the last look; `plain_seconds_left`: what plain decoding
     /// takes for the rest.
@@ -40,8 +40,13 @@ public:
     void begin(std::string method, double load_seconds);
     /// It could not be started: it is not chosen again.
     void refuse(const std::string& method) { refused_.insert(method); }
+    [[nodiscard]] bool refused(const std::string& method) const {
+        return refused_.contains(method);
+    }
 
 private:
+    [[nodiscard]] double prediction_of(const std::string& method) const;
+
     const MethodHistory* history_;
     std::string method_;
     std::string plain_;

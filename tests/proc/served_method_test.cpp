@@ -61,6 +61,13 @@ struct Served {
         for (int i = 0; i < 3; ++i) method->measured(gain, kMuch);
     }
 
+    /// The record says from now on that every method loses.
+    void lose_all() const {
+        MethodHistory history{tiny.parts.file, tiny.parts.options, "", folder.path().string()};
+        for (const std::string& name : {usual, std::string{"fold"}})
+            history.add(name, {.gain = 0.9, .tokens_per_second = 100, .runs = 100});
+    }
+
     test::TestFolder folder;
     Tiny tiny{{.running = 2, .waiting = 2}};
     serve::SharedMethod shown;
@@ -134,6 +141,33 @@ TEST_CASE("a method that cannot be started is said, and not tried again") {
         CHECK(served.opened.back() == kPlainPipeline);
         CHECK(std::count(served.opened.begin(), served.opened.end(), "fold") == 1);
     }
+}
+
+TEST_CASE("a server that decodes plainly tries the method that lost again after many tokens") {
+    Served served;
+    served.refused = "fold";
+    served.three_looks(0.8);
+    served.method->change_if_idle(*served.tiny.service);
+    served.three_looks(0.5);
+    served.method->change_if_idle(*served.tiny.service);
+    REQUIRE(served.shown.get().name == kPlainPipeline);
+    served.lose_all();
+    served.method->decoded_plainly(serve::ServedMethod::kPlainTokens - 1);
+    CHECK(!served.method->wants_change());
+    served.method->decoded_plainly(1);
+    REQUIRE(served.method->wants_change());
+    served.method->change_if_idle(*served.tiny.service);
+    CHECK(served.shown.get().name == served.usual);
+    // It loses still.
+    served.three_looks(0.9);
+    REQUIRE(served.method->wants_change());
+    served.method->change_if_idle(*served.tiny.service);
+    CHECK(served.shown.get().name == kPlainPipeline);
+    // The next attempt comes after twice as many.
+    served.method->decoded_plainly(serve::ServedMethod::kPlainTokens);
+    CHECK(!served.method->wants_change());
+    served.method->decoded_plainly(serve::ServedMethod::kPlainTokens);
+    CHECK(served.method->wants_change());
 }
 
 TEST_CASE("a method that was named never changes") {

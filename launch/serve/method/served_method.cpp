@@ -18,11 +18,24 @@ ServedMethod::ServedMethod(MethodHistory history, Start start, MethodChanges cha
 
 void ServedMethod::look(Service& service) {
     const AccountFigures account = service.session().usage().account;
-    const std::optional<MethodRate> run = gain_.since_last(account, service.snapshot().verdicts);
+    const VerdictTally verdicts = service.snapshot().verdicts;
+    decoded_plainly(verdicts.emitted - std::exchange(emitted_, verdicts.emitted));
+    const std::optional<MethodRate> run = gain_.since_last(account, verdicts);
     if (!run) return;
     const double gain = history_.over_plain(run->gain);
     history_.add(method_, *run);
     measured(gain, account.plain_us / 1e6);
+}
+
+/// The method that is then tried is judged as any other one.
+void ServedMethod::decoded_plainly(std::int64_t tokens) {
+    if (!may_change_ || next_ || method_ != kPlainPipeline) return;
+    plain_tokens_ += tokens;
+    if (plain_tokens_ < plain_limit_) return;
+    plain_limit_ *= 2;
+    history_.add_plain(AutoChoice::kPlainRunsMax);
+    const AutoChoice choice = history_.choose(kPlainPipeline);
+    if (choice.method != kPlainPipeline && !watch_.refused(choice.method)) next_ = choice;
 }
 
 void ServedMethod::measured(double gain, double plain_seconds) {
@@ -66,6 +79,7 @@ void ServedMethod::changed(const Service& service,
     changes_.tell(fmt::format("method {} instead of {}: {}; cached prompts are computed again",
                               choice.method, method_, choice.reason));
     method_ = choice.method;
+    plain_tokens_ = 0;
     gain_ = AccountGain{opened.config, service.snapshot().verdicts};
     watch_.begin(method_, opened.load_seconds);
     changes_.shown->set({.name = opened.config.name,

@@ -2,6 +2,8 @@
 // that `--method auto` chooses by (launch/plan), and it changes when another one is faster.
 //
 //     look()            at the account; may ask for another method (MethodWatch)
+//                       while plain decoding runs, nothing is measured: after kPlainTokens of it
+//                       the choice is made once more, then after twice as many
 //     change_if_idle()  replaces the pipeline, if that was asked for and no answer is open
 //
 // Each look at enough tokens counts as a run, also the last one at the server's end. What is stored
@@ -33,6 +35,8 @@ struct MethodChanges {
 
 class ServedMethod {
 public:
+    static constexpr std::int64_t kPlainTokens = 20'000;
+
     struct Start {
         std::string method;     // as it is called in the record
         PipelineConfig config;  // of its pipeline
@@ -50,6 +54,8 @@ public:
     /// A look's result: times plain decoding, and the time that plain decoding takes for as much as
     /// was decoded.
     void measured(double gain, double plain_seconds);
+    /// So many tokens since the last look, if plain decoding runs: nothing can be measured there.
+    void decoded_plainly(std::int64_t tokens);
     [[nodiscard]] bool wants_change() const { return next_.has_value(); }
     /// Blocks while a pipeline loads.
     void change_if_idle(Service& service);
@@ -62,6 +68,9 @@ private:
     bool may_change_;
     MethodChanges changes_;
     AccountGain gain_;
+    std::int64_t emitted_ = 0;       // tokens at the last look
+    std::int64_t plain_tokens_ = 0;  // since plain decoding began,
+    std::int64_t plain_limit_ = kPlainTokens;
     MethodWatch watch_;
     std::optional<AutoChoice> next_;
 };

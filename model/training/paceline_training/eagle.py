@@ -23,6 +23,7 @@ from .kernels import rms_norm, swiglu
 from .losses import Figures, distil, feature_loss, judge
 from .modules import Context, Layer, RmsNorm, linear
 
+NEVER = -1e30  # the score of a key that a row does not see
 CHAIN = 5  # steps that are judged: the levels of EAGLE-2's tree
 
 
@@ -110,21 +111,33 @@ class EagleModel(nn.Module):
 
     def _attend(self, query, keys, values, seen):
         """Row i of step n is n places behind a chain's root i - n. It sees the text up to the
-        root as the first step computed it, and of each place behind it the key of that step."""
+        root as the first step computed it, and of each place behind it the key of that step: one
+        key of each later step, so these scores are columns beside the first step's square."""
         shape = self.shape
-        steps = len(keys)
+        behind = len(keys) - 1  # places behind the root
         length = query.shape[1]
-        device = query.device
-        apart = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)
-        masks = [seen & (apart == steps - 1 - step) if step else seen & (apart >= steps - 1)
-                 for step in range(steps)]
-        mask = torch.cat(masks, -1)[:, None]
         group = shape.heads // shape.kv_heads
-        key = torch.cat(keys, 1).repeat_interleave(group, 2).transpose(1, 2)
-        value = torch.cat(values, 1).repeat_interleave(group, 2).transpose(1, 2)
-        scores = query.transpose(1, 2) @ key.transpose(2, 3) / math.sqrt(shape.head_dim)
-        weights = torch.softmax(scores.float().masked_fill(~mask, -1e30), -1).to(query.dtype)
-        return (weights @ value).transpose(1, 2).flatten(2)
+        keys, values = ([part.repeat_interleave(group, 2) for part in parts]
+                        for parts in (keys, values))
+        place = torch.arange(length, device=query.device)
+        mask = (seen & (place[:, None] - place >= behind))[:, None]
+        query = query / math.sqrt(shape.head_dim)
+        square = query.transpose(1, 2) @ keys[0].permute(0, 2, 3, 1)
+        scores = [square.float().masked_fill(~mask, NEVER)]
+        shifted = []  # the values of the later steps, each at the rows that see it
+        for step in range(1, behind + 1):
+            shift = behind - step
+            there = seen.diagonal(-shift, 1, 2)  # rows from `shift` on
+            there = nn.functional.pad(there, (shift, 0))[:, None, :, None]
+            key = torch.roll(keys[step], shift, 1)
+            column = (query * key).sum(-1, dtype=torch.float32).transpose(1, 2)[..., None]
+            scores.append(column.masked_fill(~there, NEVER))
+            shifted.append(torch.roll(values[step], shift, 1))
+        weights = torch.softmax(torch.cat(scores, -1), -1).to(query.dtype)
+        mixed = (weights[..., :length] @ values[0].transpose(1, 2)).transpose(1, 2)
+        for column, value in enumerate(shifted, length):
+            mixed = mixed + weights[..., column].transpose(1, 2)[..., None] * value
+        return mixed.flatten(2)
 
 
 class EagleTask:

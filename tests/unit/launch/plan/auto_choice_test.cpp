@@ -57,6 +57,23 @@ TEST_CASE("plain decoding is chosen where every method that was tried loses clea
     CHECK(choice_of(slow).method == "pearl");
 }
 
+TEST_CASE("a method that lost is tried again after some runs of plain decoding, once") {
+    MethodRecord slow;
+    slow.add("prompt-lookup+draft", gain(0.9));
+    slow.add_plain(AutoChoice::kPlainRunsMax - 1);
+    CHECK(choice_of(slow).method == "plain");
+    slow.add_plain(1);
+    CHECK(choice_of(slow).method == "prompt-lookup+draft");
+    CHECK(choice_of(slow).reason ==
+          "it had 0.90 times plain decoding in 3 earlier runs here, and is tried again after 32 "
+          "plain runs");
+    slow.add("prompt-lookup+draft", gain(0.9, 1));
+    CHECK(choice_of(slow).method == "plain");
+    slow.add_plain(AutoChoice::kPlainRunsMax);
+    slow.add("prompt-lookup+draft", gain(1.4, 3));
+    CHECK(choice_of(slow).method == "prompt-lookup+draft");
+}
+
 TEST_CASE("plain decoding in a stage is a measure and no choice") {
     MethodRecord record;
     record.add("prompt-lookup+draft", gain(0.9));

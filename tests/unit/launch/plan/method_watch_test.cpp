@@ -48,6 +48,22 @@ TEST_CASE("a method that is slower than its record for three looks gives way to 
     CHECK(other->reason == "1.30 times plain decoding in 10 earlier runs here");
 }
 
+TEST_CASE("a method that is tried again after it lost is judged by whether it still loses") {
+    const Planted planted;
+    MethodHistory history = planted.history;
+    history.add("pearl", {.gain = 0.9, .tokens_per_second = 100, .runs = 100});
+    history.add("fold", {.gain = 0.9, .tokens_per_second = 100, .runs = 100});
+    history.add(planted.usual, {.gain = 0.9, .tokens_per_second = 100, .runs = 100});
+    MethodWatch loses{history, planted.usual, kPlainMethod, 2.0};
+    CHECK(!loses.look(0.91, kMuchLeft));
+    CHECK(!loses.look(0.91, kMuchLeft));
+    const auto plain = loses.look(0.91, kMuchLeft);
+    REQUIRE(plain.has_value());
+    CHECK(plain->method == kPlainMethod);
+    MethodWatch gained{history, planted.usual, kPlainMethod, 2.0};
+    for (int i = 0; i < 20; ++i) CHECK(!gained.look(1.3, kMuchLeft));
+}
+
 TEST_CASE("one that is still the best stays") {
     const Planted planted;
     MethodWatch watch{planted.history, "pearl", kPlainMethod, 2.0};
