@@ -60,6 +60,15 @@ SimulateTask oracle_task(const PredictionInputs& inputs) {
     return task;
 }
 
+/// What such a pipeline has that an oracle or a table of costs has not.
+std::string left_out(const PipelineConfig& config) {
+    if (config.draft && config.draft->looks_up()) return "without the lookup";
+    if (config.self_draft && config.self_draft->head == SelfDraftHead::Adapter)
+        return "without the adapter's time";
+    if (config.exit && config.exit->ahead > 0) return "its heads as accurate as an exit";
+    return {};
+}
+
 }  // namespace
 
 Result<Prediction> predict_method(const PredictionInputs& inputs, const ResolvedConfig& pipeline) {
@@ -68,10 +77,6 @@ Result<Prediction> predict_method(const PredictionInputs& inputs, const Resolved
     if (!placement) return placement.error();
     if (config.self_draft && config.self_draft->short_list > 0)
         return Prediction{.note = "an oracle has no short list"};
-    if (config.self_draft && config.self_draft->head == SelfDraftHead::Adapter)
-        return Prediction{.note = "an adapter's rows are in no table of costs"};
-    if (config.exit && config.exit->ahead > 0)
-        return Prediction{.note = "an oracle has no heads that look ahead"};
     const std::optional<StageTimingOptions> timing =
         shared_as(placement.value(), config, inputs.cores.size());
     if (!timing) return Prediction{.note = "its processes share cores"};
@@ -79,7 +84,7 @@ Result<Prediction> predict_method(const PredictionInputs& inputs, const Resolved
                                               "costs", *timing, oracle_task(inputs));
     if (!run) return run.error();
     Prediction found{.tokens_per_second = run.value().stats.rate};
-    if (config.draft && config.draft->looks_up()) found.note = "without the lookup";
+    found.note = left_out(config);
     return found;
 }
 

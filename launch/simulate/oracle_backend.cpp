@@ -173,6 +173,13 @@ OracleSaying OracleBackend::saying(TokenId token, Position position, bool drafts
     return oracle_saying(token, position, vocab, accuracy_.exit, kExitSalt, {}, slant);
 }
 
+/// Head i after the last layer says the token i places behind the target's own next one.
+int OracleBackend::looks_ahead(HeadId id) const {
+    const bool exits = id == HeadId::Final || id == HeadId::Adapter;
+    return part_ == Part::Target && last_layer_ == config_.layers && !exits ? static_cast<int>(id)
+                                                                            : 0;
+}
+
 void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<float> logits) {
     PACE_CHECK(has_head(id), "a head of this segment");
     const std::span<const float> hidden = placed.host();
@@ -180,8 +187,8 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
     const auto vocab = static_cast<std::size_t>(config_.vocab_size);
     std::fill(logits.begin(), logits.end(), kNever);
     for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
-        const auto token = static_cast<TokenId>(hidden[r * dim]);
-        const auto position = static_cast<Position>(hidden[r * dim + 1]);
+        auto token = static_cast<TokenId>(hidden[r * dim]);
+        auto position = static_cast<Position>(hidden[r * dim + 1]);
         const std::span<float> out = logits.subspan(r * vocab, vocab);
         const bool self_drafted = part_ == Part::Target && hidden[r * dim + 2] > 0.0F;
         const bool verifies = part_ == Part::Target && id == HeadId::Final &&
@@ -190,6 +197,8 @@ void OracleBackend::head(HeadId id, ConstHiddenRows placed, int rows, std::span<
             out[static_cast<std::size_t>(oracle_next(token, position, config_.vocab_size))] = 0.0F;
             continue;
         }
+        for (int i = 0; !self_drafted && i < looks_ahead(id); ++i)
+            token = oracle_next(token, position++, config_.vocab_size);
         const OracleSaying said = saying(token, position, part_ == Part::Draft || self_drafted);
         for (std::size_t rank = 0; rank < said.tokens.size(); ++rank)
             out[static_cast<std::size_t>(said.tokens[rank])] = said.log_probs[rank];

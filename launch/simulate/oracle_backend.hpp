@@ -6,6 +6,8 @@
 //   draft, exit   says the target's next token with probability `accuracy`, and how sure it is of
 //                 each token: a calibrated distribution over the first four ranks, equal for equal
 //                 (token, position)
+//   look-ahead    a head after the last layer: the same of a later token, equally accurate at each
+//   head          distance, and after wrong tokens too
 //   self-draft    a target's row that leaves out sub-layers or ends before its last layer: says
 //                 what a draft says
 //
@@ -112,6 +114,7 @@ public:
 
 private:
     [[nodiscard]] bool drafted(const Row& row) const;
+    [[nodiscard]] int looks_ahead(HeadId id) const;
     [[nodiscard]] OracleSaying saying(TokenId token, Position position, bool drafts);
 
     ModelConfig config_;
@@ -119,7 +122,7 @@ private:
     int last_layer_;
     std::int32_t kv_slots_;
     bool final_head_;
-    std::size_t heads_;  // of exits
+    std::size_t heads_;  // of exits, or that look ahead
     bool adapter_;
     Part part_;
     OracleAccuracy accuracy_;
