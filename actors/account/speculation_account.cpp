@@ -36,6 +36,8 @@ int SpeculationAccount::allowed() const {
             return GainWatch::kAnyNumber;
         case Controller::On:
             return turns_.allowed();
+        case Controller::Guard:
+            return turns_.allowed() > 0 ? GainWatch::kAnyNumber : 0;
         case Controller::Plain:
             break;
     }
@@ -52,6 +54,7 @@ std::size_t SpeculationAccount::rows_of_round(std::span<const double> probabilit
                                               BatchSize size,
                                               Micros waited) const {
     if (random()) return random_() % (probabilities.size() + 1);
+    if (takes_all()) return probabilities.size();
     const RowPrices prices{.fixed_us = static_cast<double>(waited.count()) + hops_.mean(),
                            .plain_rate = plain_rate(size.requests),
                            .time_us = [&](std::uint32_t rows) {
@@ -66,6 +69,7 @@ std::size_t SpeculationAccount::rows_ahead(std::span<const double> probabilities
                                            BatchSize size) const {
     if (probabilities.empty()) return 0;
     if (random()) return random_() % (probabilities.size() + 1);
+    if (takes_all()) return probabilities.size();
     const double gain = std::max(turns_.gain(), 1.0);
     // The root that follows a wrong batch waits for the rest of the job that runs; and where
     // processes share cores, every job slows the others.
@@ -203,16 +207,16 @@ msg::Price SpeculationAccount::price_of(Group of) {
     GroupState& group = groups_[static_cast<std::size_t>(of)];
     msg::Price price{};
     const bool works_next = of == Group::Drafts && options_.sequential;
-    const int next = options_.controller != Controller::On ? 0
-                     : works_next                          ? turns_.allowed_next()
-                                                           : turns_.allowed();
+    int next = works_next ? turns_.allowed_next() : turns_.allowed();
+    if (options_.controller == Controller::Plain) next = 0;
     const bool off = next == 0;
+    if (takes_all() && !off) next = kVerifyRowsMax;
     // Back after more than a single plain turn: what was known by then may have changed.
     if (!off && group.off && group.told) group.probes = kProbeTurns;
     group.off = off && !turns_.speculates();
-    price.mode = off                ? msg::SpeculationMode::Off
-                 : group.probes > 0 ? msg::SpeculationMode::Probe
-                                    : msg::SpeculationMode::On;
+    price.mode = off                               ? msg::SpeculationMode::Off
+                 : group.probes > 0 || takes_all() ? msg::SpeculationMode::Probe
+                                                   : msg::SpeculationMode::On;
     price.candidates_max = static_cast<std::uint32_t>(std::min<int>(next, kVerifyRowsMax));
     // A pass or a row gives tokens to one request and takes the time of all.
     const auto running = static_cast<float>(std::max<std::size_t>(turns_.requests(), 1));

@@ -38,6 +38,7 @@ namespace paceline {
 enum class Controller : std::uint8_t {
     Off,    // no account: the method as configured
     On,     // as far as it pays
+    Guard,  // the method as configured, but nothing in turns that the guard keeps plain
     Plain,  // nothing is speculated: for measurements
 };
 
@@ -61,6 +62,10 @@ public:
         : options_{options}, random_{options.random_seed} {}
 
     // What the scheduler asks.
+    /// Whether a turn that is not plain has all candidates: published rules choose them.
+    [[nodiscard]] bool takes_all() const {
+        return options_.controller == Controller::Guard && !random();
+    }
     /// The most candidates of a request in this turn; 0: it is plain.
     [[nodiscard]] int allowed() const;
     /// The probability of a candidate if its parents are right.

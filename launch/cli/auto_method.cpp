@@ -33,8 +33,7 @@ void AutoMethod::learn(const RunOptions& options,
                        const std::optional<PipelineConfig>& written) {
     const bool named = options.config_file.empty() && !options.wants_gpus();
     const auto tokens = static_cast<std::int64_t>(run.answer.generated_tokens);
-    if (options.method == kPlainMethod && tokens >= MethodRecord::kTokensMin)
-        history_.add_plain(1);
+    if (options.method == kPlainMethod && tokens >= MethodRecord::kTokensMin) history_.add_plain(1);
     const bool comparable =
         pipeline && pipeline->speculation_gain > 0.0 && written && account_sees_plain(*written);
     if (!named || !comparable || tokens < MethodRecord::kTokensMin) return;

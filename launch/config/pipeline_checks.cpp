@@ -202,7 +202,8 @@ Complaint check_observed(const PipelineConfig& config) {
     const DispatchOptions& schedule = config.schedule.options;
     const std::string source = "[draft] source = \"" + source_text(draft) + "\"";
     if (schedule.controller == Controller::On)
-        return source + " needs [schedule] controller = \"off\": its rows pay in later rounds";
+        return source +
+               " needs [schedule] controller = \"guard\" or \"off\": its rows pay in later rounds";
     const bool phrases = draft.guess == DraftGuess::Phrases;
     if (phrases && config.stage_of(StageRole::Correct) != nullptr)
         return source + " is for a draft without a stage \"correct\"";

@@ -30,8 +30,9 @@ std::vector<Field> fields_of(DispatchOptions& s) {
          "far as the batch takes at most twice as long"},
         {"reach_min", number(s.verify_reach_min, 0, 1),
          "a candidate is sent only if its path is at least this probable; 0: always"},
-        {"controller", word(s.controller, {"off", "on", "plain"}),
+        {"controller", word(s.controller, {"off", "on", "guard", "plain"}),
          "`on`: drafts, exits and verification work as far as they gain time, by what is measured; "
+         "`guard`: as configured, while that gains time; "
          "`off`: as configured, for studies; `plain`: nothing is speculated, for measurements. "
          "Always `off` with `lockstep`, `[self_draft]` (which has `auto_off`) and `unverified`"},
     };

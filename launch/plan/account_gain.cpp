@@ -16,9 +16,8 @@ std::optional<MethodRate> AccountGain::since_last(const AccountFigures& now,
     const AccountFigures since{.plain_us = now.plain_us - before_.plain_us,
                                .took_us = now.took_us - before_.took_us,
                                .plain_token_us = now.plain_token_us};
-    const double least = static_cast<double>(tokens_min) * since.plain_token_us;
-    if (since.plain_token_us <= 0.0 || since.took_us <= 0.0 || since.plain_us < least)
-        return std::nullopt;
+    if (verdicts.emitted - verdicts_before_.emitted < tokens_min) return std::nullopt;
+    if (since.plain_token_us <= 0.0 || since.took_us <= 0.0) return std::nullopt;
     VerdictTally drafted;  // what draft_acceptance() reads
     drafted.drafts = verdicts.drafts - verdicts_before_.drafts;
     drafted.accepted = verdicts.accepted - verdicts_before_.accepted;

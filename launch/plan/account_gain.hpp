@@ -2,8 +2,8 @@
 // times plain decoding's speed the tokens since the last look had.
 //
 // The account's figures are sums since the first segment was started; a look takes the difference.
-// A first segment that was replaced begins at zero again. Looks at too few tokens give nothing, and
-// the next one has them as well. Pure; one thread.
+// A first segment that was replaced begins at zero again. Looks at too few tokens of answers that
+// are over give nothing, and the next one has them as well. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ public:
     explicit AccountGain(PipelineConfig config, const VerdictTally& verdicts = {})
         : config_{std::move(config)}, verdicts_before_{verdicts} {}
 
-    /// `verdicts`: of the answers that are over. A run of the method, if the account has seen
-    /// `tokens_min` tokens since the last one.
+    /// `verdicts`: of the answers that are over. A run of the method, if they have `tokens_min`
+    /// tokens since the last one, and the account knows what plain decoding takes.
     [[nodiscard]] std::optional<MethodRate> since_last(
         const AccountFigures& now,
         const VerdictTally& verdicts,

@@ -134,7 +134,7 @@ class Guesses(CliTest):
         said = self.refused('extends = "lookahead"\n[draft]\ngamma = 5\n')
         self.assertIn("gamma = 5", said)
         said = self.refused('extends = "lookahead"\n[schedule]\ncontroller = "on"\n')
-        self.assertIn('[draft] source = "lookahead" needs [schedule] controller = "off"', said)
+        self.assertIn('[draft] source = "lookahead" needs [schedule] controller = "guard" or "off"', said)
         said = self.refused('extends = "prompt-lookup"\n[draft]\nguess_window = 7\n')
         self.assertIn('guess_window = 7 is for source = "lookahead"', said)
 

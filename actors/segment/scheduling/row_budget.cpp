@@ -34,9 +34,15 @@ std::vector<RowClaim> claims_of(std::span<const SchedulableRequest> candidates) 
 
 }  // namespace
 
+/// Whether a method has its rows as configured in this turn.
+bool RowBudget::takes_all() const {
+    return account_->takes_all() && account_->allowed() > 0;
+}
+
 /// The calibrated probabilities of the nodes' paths, not more than the turn allows. Of nodes whose
 /// order the calibration changes the smaller probability counts, so that parents stay first.
 void RowBudget::weigh(SchedulableRequest& candidate) const {
+    if (takes_all()) return;
     const SchedulerEntry& entry = *candidate.entry;
     const TokenTree& tree = entry.state->tree();
     std::map<NodeId, double> paths;
@@ -107,7 +113,7 @@ RowLimits RowBudget::limits(const BatchSize& verified, std::uint64_t prompt_cont
 }
 
 void RowBudget::share(std::span<SchedulableRequest> candidates, Micros now) const {
-    if (chooses()) choose(candidates, now);
+    if (chooses() && !takes_all()) choose(candidates, now);
     BatchSize verified;
     std::uint64_t prompt_context = 0;  // of the prompt that gets most rows: the shortest left
     std::size_t least_left = std::numeric_limits<std::size_t>::max();

@@ -57,6 +57,7 @@ public:
     void charge(const msg::Batch& batch, std::size_t running, bool alone, Micros now);
 
 private:
+    [[nodiscard]] bool takes_all() const;
     void choose(std::span<SchedulableRequest> candidates, Micros now) const;
     [[nodiscard]] RowLimits limits(const BatchSize& verified, std::uint64_t prompt_context) const;
 

@@ -82,7 +82,7 @@ TEST_CASE("sources that observe rows need the settings under which these are ver
         const std::string wide = kOff + "shape = \"tree\"\nrows_max = 64\n";
         (void)accepted(source, wide);
         CHECK(contains(refusal(source, "[schedule]\nshape = \"tree\"\nrows_max = 64\n"),
-                       "needs [schedule] controller = \"off\""));
+                       "needs [schedule] controller = \"guard\" or \"off\""));
         if (tree) {
             CHECK(contains(refusal(source, kOff + "rows_max = 64\n"),
                            "needs [schedule] shape = \"tree\""));

@@ -53,7 +53,8 @@ TEST_CASE("what does not go with phrases is refused with file, key and value") {
         std::string text;
         std::string what;
     } cases[] = {
-        {kPhrases + "[schedule]\nshape = \"tree\"\n", "needs [schedule] controller = \"off\""},
+        {kPhrases + "[schedule]\nshape = \"tree\"\n",
+         "needs [schedule] controller = \"guard\" or \"off\""},
         {kPhrases + "[schedule]\ncontroller = \"off\"\n", "needs [schedule] shape = \"tree\""},
         {kPhrases + "pace = \"ahead\"\n" + kSchedule, "pace = \"ahead\" must be \"sequential\""},
         {kPhrases + "adaptive = true\n" + kSchedule, "adaptive = true must be false"},

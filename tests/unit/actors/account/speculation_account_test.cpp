@@ -224,6 +224,18 @@ TEST_CASE("a plain controller never allows a candidate") {
     CHECK(pipeline.price->mode == Mode::Off);
 }
 
+TEST_CASE("a guard leaves a method all its rows while they gain time, and none when they lose") {
+    Pipeline gains{{.controller = Controller::Guard}};
+    for (int i = 0; i < 200; ++i) gains.round(20, 0.01, 2, 0);
+    CHECK(gains.drafted > 180);
+    CHECK(gains.price->mode == Mode::Probe);  // its own rules decide
+    CHECK(gains.account.rows_of_round(std::vector<double>(20, 0.001), {.requests = 1}, {}) == 20);
+    Pipeline loses{{.controller = Controller::Guard}};
+    for (int i = 0; i < 256; ++i) loses.round(40, 0.01, 0, 0);
+    CHECK(loses.price->mode == Mode::Off);
+    CHECK(loses.now < Micros{256 * 1020 * 103 / 100});
+}
+
 TEST_CASE("proposers that have not been seen for long are probed") {
     Pipeline pipeline{on()};
     int probes = 0;
