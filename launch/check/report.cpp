@@ -16,7 +16,7 @@ std::string verdict_on(const CheckResult& result, std::size_t prompt) {
     const Answer& answer = result.answers[prompt];
     if (!answer.status.ok())
         return "no answer: " + visible(answer.status.error().what, kLineShownBytesMax);
-    if (!first_difference(answer.ids, result.plain[prompt].ids))
+    if (!result.equal(prompt) && !first_difference(answer.ids, result.plain[prompt].ids))
         return "the same tokens instead of the same log probabilities";
     return difference_text(answer.ids, result.plain[prompt].ids);
 }
