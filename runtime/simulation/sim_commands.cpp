@@ -7,6 +7,16 @@
 #include "runtime/simulation/sim_loop.hpp"
 
 namespace paceline {
+namespace {
+
+/// When the order to start it is on its machine.
+SimTime start_arrives(const SimProcess& process) {
+    const SimLinePtr& line = process.self.line;
+    if (process.self.spec.process.node == 0) return process.self.now();
+    return line ? line->arrival(SimWay::Down, process.self.now() + line->delay) : kSimNever;
+}
+
+}  // namespace
 
 void SimCommands::carry_out(const Recovery::Kill& kill) {
     SimCore& core = site_.core;
@@ -60,12 +70,10 @@ void SimCommands::carry_out(const Recovery::Spawn& spawn) {
     home.serial = process.self.serial;
     home.survivors.clear();
     core.tell([&] { return "spawn " + process.self.title(); });
-    if (process.self.spec.process.node != 0 && !process.self.line)
-        return process.die({.how = "was not started", .unseen = true});
-    SimTime begins{0};
-    if (process.self.line)
-        begins = process.self.line->arrival(SimWay::Down, core.now + process.self.line->delay) - core.now;
-    process.load(begins + site_.timing.load(spawn.id, core.random));
+    const SimTime begins = start_arrives(process);
+    // It is lost with its machine: NodeRoll says so.
+    if (begins == kSimNever) return process.die({.how = "was not started", .unseen = true});
+    process.load(begins - core.now + site_.timing.load(spawn.id, core.random));
     if (!home.dies_at_start) return;
     process.self.push(core.now + *home.dies_at_start, SimEventKind::Die);
     home.dies_at_start.reset();
