@@ -25,8 +25,8 @@ void NodeRoll::link_lost(const std::string& why) {
     why_ = why;
     for (auto& [who, silent] : stages_) {
         if (std::exchange(silent, true)) continue;
-        news_.push_back({News::What::Silent, who,
-                         "the connection to machine '" + name_ + "' is lost: " + why});
+        news_.push_back(
+            {News::What::Silent, who, "the connection to machine '" + name_ + "' is lost: " + why});
     }
 }
 

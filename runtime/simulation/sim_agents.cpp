@@ -56,6 +56,11 @@ void SimAgents::say_hello(Machine& machine) {
         return greeted(self.machine, line, said);
     }
     later_.along(line, SimWay::Up, [this, self, line, said] {
+        if (const auto lasts = std::exchange(at(self.machine).hello_cut, std::nullopt)) {
+            const SimTime answer = site_.core.now + *lasts;
+            cut(self.machine, false, true, answer);
+            cut(self.machine, true, false, answer + 2 * SimTime{plan_.lease.length});
+        }
         if (!places_.hello(self, line)) {
             line->conductor_end = site_.core.now;
             later_.along(line, SimWay::Down, [this, self, line] {
@@ -75,8 +80,8 @@ void SimAgents::say_hello(Machine& machine) {
 void SimAgents::greeted(std::uint32_t number, const SimLinePtr& line, SimTime said_hello) {
     Machine& machine = at(number);
     if (machine.line != line) return;
-    (void)said_hello;
-    machine.lease.emplace(plan_.lease, clock(machine));
+    machine.lease.emplace(plan_.lease, said_hello);
+    line->served = !machine.lease->is_over(clock(machine));  // or it leaves at once
     round(number, line);
 }
 
@@ -91,8 +96,7 @@ void SimAgents::round(std::uint32_t number, const SimLinePtr& line) {
         return later_.at(machine.frozen + site_.core.random.uniform(SimTime{0}, kRound), again);
     }
     const SimTime now = clock(machine);
-    if (machine.lease->is_over(now))
-        return end_session(machine, "nothing came from the conductor");
+    if (machine.lease->is_over(now)) return end_session(machine, "nothing came from the conductor");
     ask(machine, line);
     const SimTime left = machine.lease->end() - now;
     later_.at(site_.core.now + std::min<SimTime>(plan_.lease.ask_interval, left), again);

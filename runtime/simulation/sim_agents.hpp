@@ -37,6 +37,8 @@ public:
     /// An agent is started on it.
     void boot(std::uint32_t machine);
     void cut(std::uint32_t machine, bool up, bool down, SimTime until);
+    /// The answer to its next Hello is so late, and nothing that it asks then passes.
+    void cut_at_hello(std::uint32_t machine, SimTime lasts) { at(machine).hello_cut = lasts; }
     void freeze(std::uint32_t machine, SimTime until, bool clock_stops);
 
     /// Whether an agent runs there.
@@ -53,6 +55,7 @@ private:
         std::optional<LeaseHolder> lease{};
         SimTime up_cut{0};
         SimTime down_cut{0};
+        std::optional<SimTime> hello_cut{};
         SimTime frozen{0};
         SimTime clock_behind{0};
     };

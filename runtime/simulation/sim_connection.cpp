@@ -12,7 +12,8 @@ SimTime SimConnection::send(SimMessage message) {
     // The conductor's own news come to it at once.
     const SimTime delay =
         self_.is_conductor() ? SimTime{0} : site.timing.control_hop(site.core.random);
-    const SimTime arrives = self_.line ? self_.now() + delay + self_.line->delay : self_.now() + delay;
+    const SimTime arrives =
+        self_.line ? self_.now() + delay + self_.line->delay : self_.now() + delay;
     if (self_.line && !self_.line->takes(SimWay::Down)) return kSimNever;
     last_arrival_ = std::max(arrives, last_arrival_);
     messages_.push_back({last_arrival_, std::move(message)});

@@ -51,6 +51,7 @@ struct SimLine {
     SimTime down_held{0};
     std::optional<SimTime> conductor_end{};  // when it was closed
     std::optional<SimTime> agent_end{};
+    bool served = false;      // the answer to the Hello has come: stages may have been started
     bool was_frozen = false;  // its machine, so that its lease may have ended late
     std::array<CancelBoard::Word, kCancelLines> board{};  // of the machine, for this connection
 };

@@ -16,6 +16,8 @@ const char* name_of(SimMachineFaultKind kind) {
             return "cut to the conductor";
         case SimMachineFaultKind::CutDown:
             return "cut from the conductor";
+        case SimMachineFaultKind::CutAtHello:
+            return "cut at the next Hello";
         case SimMachineFaultKind::Freeze:
             return "freeze";
         case SimMachineFaultKind::Suspend:

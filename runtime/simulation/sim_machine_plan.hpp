@@ -13,13 +13,14 @@
 namespace paceline {
 
 enum class SimMachineFaultKind : std::uint8_t {
-    PowerLoss,  // all of the machine is gone, and nobody says so
-    AgentDies,  // its agent is gone and its stages with it; the connection ends
-    CutBoth,    // nothing passes for `lasts`; what is on its way comes later
-    CutUp,      // ... to the conductor
-    CutDown,    // ... from the conductor
-    Freeze,     // it stands still for `lasts`; its clock goes on
-    Suspend,    // it stands still, and so does its clock
+    PowerLoss,   // all of the machine is gone, and nobody says so
+    AgentDies,   // its agent is gone and its stages with it; the connection ends
+    CutBoth,     // nothing passes for `lasts`; what is on its way comes later
+    CutUp,       // ... to the conductor
+    CutDown,     // ... from the conductor
+    CutAtHello,  // the answer to its next Hello is so late, and then no ask passes
+    Freeze,      // it stands still for `lasts`; its clock goes on
+    Suspend,     // it stands still, and so does its clock
 };
 [[nodiscard]] const char* name_of(SimMachineFaultKind kind);
 
@@ -36,8 +37,8 @@ struct SimMachinePlan {
     std::uint32_t others = 0;  // machines with stages besides the conductor's; 0: there are none
     std::uint32_t spares = 0;  // machines whose agents wait for a place
     LeaseRules lease{};
-    SimTime delay{100'000};              // of a frame between two machines
-    SimTime retry{500'000'000};          // of an agent without a connection, on average
+    SimTime delay{100'000};      // of a frame between two machines
+    SimTime retry{500'000'000};  // of an agent without a connection, on average
     std::vector<SimMachineFault> faults{};
 };
 

@@ -36,6 +36,8 @@ void SimMachines::strike(const SimMachineFault& fault) {
             return agents_.cut(fault.machine, true, false, until);
         case Kind::CutDown:
             return agents_.cut(fault.machine, false, true, until);
+        case Kind::CutAtHello:
+            return agents_.cut_at_hello(fault.machine, fault.lasts);
         case Kind::Freeze:
             return agents_.freeze(fault.machine, until, false);
         case Kind::Suspend:

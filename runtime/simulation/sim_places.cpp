@@ -136,7 +136,8 @@ void SimPlaces::end_lease(std::size_t index, const std::string& why) {
     place.lease.reset();
     for (const auto& process : site_.stages.incarnations()) {
         const SimLinePtr& line = process->self.line;
-        if (process->ended() || !line || line->place != index + 1 || line->was_frozen) continue;
+        if (process->ended() || !line || line->place != index + 1) continue;
+        if (!line->served || line->was_frozen) continue;
         site_.core.violate("the lease of its machine is over, and " + process->self.title() +
                            " still runs");
     }
@@ -158,8 +159,7 @@ void SimPlaces::started(const SimProcess& process) {
 }
 
 void SimPlaces::ended(const SimProcess& process) {
-    places_[process.self.spec.process.node - 1].roll.ended(
-        {process.self.id(), process.self.epoch});
+    places_[process.self.spec.process.node - 1].roll.ended({process.self.id(), process.self.epoch});
 }
 
 bool SimPlaces::hears(const SimProcess& process) const {

@@ -43,6 +43,8 @@ bool is_loss(const SimMachineFault& fault) {
 }
 
 SimTime end_of(const SimMachineFault& fault) {
+    // It is connected anew after another fault.
+    if (fault.kind == Kind::CutAtHello) return fault.at + 60 * kSecond;
     return fault.at + (is_loss(fault) && !fault.is_back ? SimTime{0} : fault.lasts);
 }
 
@@ -60,6 +62,8 @@ void add_machines(std::uint64_t seed, SimScenario& scenario) {
     }
     plan.delay = random.log_uniform(SimTime{10'000}, 50 * kMilli);
     scenario.restarts.machine_wait = Micros{random.chance(50) ? 60'000'000 : 15'000'000};
+    // A give-up then says something of machines.
+    scenario.restarts.start_limit = std::max(scenario.restarts.start_limit, Micros{30'000'000});
     for (SimProcessSpec& spec : scenario.processes)
         spec.process.node = static_cast<std::uint32_t>(random.below(plan.others + 1));
     // One of them is elsewhere.
@@ -68,6 +72,12 @@ void add_machines(std::uint64_t seed, SimScenario& scenario) {
     if (random.chance(40)) scenario.faults.clear();
     for (std::uint64_t i = random.chance(10) ? 0 : 1 + random.below(3); i > 0; --i)
         plan.faults.push_back(draw_fault(random, plan, std::min(scenario.faults_end, kSecond)));
+    if (!plan.faults.empty() && random.chance(25)) {
+        SimMachineFault late = draw_fault(random, plan, kMilli);
+        late.kind = Kind::CutAtHello;
+        late.lasts = random.uniform(SimTime{0}, SimTime{plan.lease.length + plan.lease.margin});
+        plan.faults.push_back(late);
+    }
     for (const SimMachineFault& fault : plan.faults)
         scenario.faults_end = std::max(scenario.faults_end, end_of(fault));
 }

@@ -92,8 +92,8 @@ int main(int argc, char** argv) {
     std::uint64_t broken = 0;
     for (std::uint64_t i = 0; i < arguments.seeds && broken < 10; ++i) {
         seed_at_work = arguments.first + i;
-        const SimOutcome outcome =
-            arguments.verbose ? run_seed(seed_at_work, print, kinds) : run_seed(seed_at_work, {}, kinds);
+        const SimOutcome outcome = arguments.verbose ? run_seed(seed_at_work, print, kinds)
+                                                     : run_seed(seed_at_work, {}, kinds);
         if (outcome.violation) {
             ++broken;
             std::printf("seed %llu: %s\n  replay: sim_protocol %s--seed %llu --verbose\n",

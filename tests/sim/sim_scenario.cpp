@@ -399,8 +399,7 @@ std::string SimScenario::describe() const {
         for (const SimProcessSpec& spec : processes)
             text += " " + spec.process.name + "=" + std::to_string(spec.process.node);
     }
-    for (const SimMachineFault& fault : machines.faults)
-        text += "\n  " + paceline::describe(fault);
+    for (const SimMachineFault& fault : machines.faults) text += "\n  " + paceline::describe(fault);
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }
