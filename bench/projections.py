@@ -31,7 +31,8 @@ from draft_sources_rows import EAGLE2_TREE
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Card: bytes/s, dense bf16 FLOP/s, bytes of memory (data sheets of NVIDIA).
-CARDS = {"H100-SXM": (3.35e12, 989e12, 80e9), "A800": (2.039e12, 312e12, 80e9),
+CARDS = {"H100-SXM": (3.35e12, 989e12, 80e9), "A100-SXM": (2.039e12, 312e12, 80e9),
+         "A800": (2.039e12, 312e12, 80e9),
          "A6000": (768e9, 154.8e12, 48e9)}
 # Link: seconds before the first byte, bytes/s. NVLink: 3.5 us is a send of nccl-tests between two H100s.
 LINKS = {"nvlink": (3.5e-6, 250e9), "pcie": (8e-6, 25e9)}

@@ -48,6 +48,7 @@ public:
                              end({SessionEnd::Cause::Lost, error.what});
                          },
                      .on_room = [this] { round(); }});
+        said_hello_ = lease_clock();
         link_.say(plan_.hello);
     }
     void add_bulk(remote::ConnectionPtr connection) override;
@@ -89,6 +90,7 @@ private:
     Relay relay_;
     NodeMemory memory_;
     std::optional<BoardMirror> board_;
+    Nanos said_hello_{0};
     std::optional<LeaseHolder> lease_;
     std::unique_ptr<AgentStages> stages_;
     std::unique_ptr<BellWatch> bell_;
@@ -144,7 +146,7 @@ Status Session::greet(const remote::Hello& hello) {
         return begun;
     }
     run_ = hello.session;
-    lease_.emplace(plan_.lease, lease_clock());
+    lease_.emplace(plan_.lease, said_hello_);
     if (plan_.say) plan_.say("serving " + hello.node + " (" + link_.peer() + ")");
     round();
     if (greeted_) greeted_();

@@ -1,7 +1,7 @@
 // Lease: how long the stages of another machine may run without word from the conductor.
 //
-//     agent       ask every ask_interval; `length` counts from asking
-//     conductor   `length` + `margin` counts from granting
+//     agent       ask every ask_interval; `length` counts from asking, at first from its Hello
+//     conductor   `length` + `margin` counts from granting, at first from that Hello's arrival
 //
 // An ask is made before it is granted, so the agent's lease ends first, and the margin leaves it
 // time to kill its stages: when the conductor counts them as ended, they have ended. That needs two
@@ -35,8 +35,10 @@ public:
         Nanos asked{};
     };
 
-    /// The first lease counts from `now`, when the conductor was found.
-    LeaseHolder(LeaseRules rules, Nanos now) : rules_{rules}, end_{now + rules.length} {}
+    /// The first lease counts from when the agent said Hello, which is before the conductor counts:
+    /// the answer may be late.
+    LeaseHolder(LeaseRules rules, Nanos said_hello)
+        : rules_{rules}, end_{said_hello + rules.length} {}
 
     /// The ask that is due, if one is; it counts as asked.
     [[nodiscard]] std::optional<Ask> ask(Nanos now);

@@ -54,9 +54,8 @@ Status RemoteNode::start(Incarnation who,
     // An agent starts its own program alone.
     if (!command.empty())
         return Error{Errc::Unsupported, "a stage of another machine with a command of its own"};
-    ids_.insert(who.id);
-    stages_[who] = Stage{process, {}, 0, false};
-    if (!connected_) unstarted_.push_back(who);
+    roll_.start(who);
+    stages_[who] = Stage{process, {}, 0};
     return {};  // with its Assign, which has its telemetry block
 }
 
@@ -65,9 +64,7 @@ Status RemoteNode::send(Incarnation who,
                         std::span<const int> files,
                         std::chrono::milliseconds limit,
                         Envelope envelope) {
-    Stage* stage = find(who);
-    if (stage == nullptr || stage->silent || !connected_)
-        return Error{Errc::PeerGone, title(who) + " is gone"};
+    if (!roll_.reaches(who)) return Error{Errc::PeerGone, title(who) + " is gone"};
     const auto limit_ms = static_cast<std::uint32_t>(limit.count());
     if (const auto* assign_message = std::get_if<control::Assign>(&message))
         return assign(who, *assign_message, files);
@@ -186,43 +183,47 @@ void RemoteNode::poll() {
 
 /// Those that were to be started while the machine was away.
 void RemoteNode::give_up_unstarted() {
-    while (!unstarted_.empty()) {
-        const Incarnation who = unstarted_.front();
-        unstarted_.pop_front();
-        if (stages_.erase(who) != 0 && events_.on_machine_lost)
-            events_.on_machine_lost(who, fmt::format("machine '{}': {}", name_, why_));
+    roll_.give_up_unstarted();
+    tell_news();
+}
+
+void RemoteNode::tell_news() {
+    using What = NodeRoll::News::What;
+    while (const std::optional<NodeRoll::News> news = roll_.next()) {
+        switch (news->what) {
+            case What::Silent:
+                events_.on_silence(news->who, Error{Errc::System, news->why});
+                break;
+            case What::Lost:
+                stages_.erase(news->who);
+                if (events_.on_machine_lost) events_.on_machine_lost(news->who, news->why);
+                break;
+            case What::Back:
+                if (events_.on_machine_back) events_.on_machine_back(news->who.id);
+                break;
+        }
     }
 }
 
 void RemoteNode::take(const LinkLost& lost) {
-    connected_.reset();
-    why_ = lost.why;
-    for (auto& [who, stage] : stages_) {
-        if (std::exchange(stage.silent, true)) continue;
-        events_.on_silence(who, Error{Errc::System, fmt::format("the connection to machine '{}' is "
-                                                                "lost: {}",
-                                                                name_, lost.why)});
-    }
+    roll_.link_lost(lost.why);
+    tell_news();
 }
 
 void RemoteNode::take(const LeaseEnded& ended) {
-    const std::map<Incarnation, Stage> lost = std::exchange(stages_, {});
-    unstarted_.clear();
     channels_ = {};
     edges_.clear();
-    for (const auto& [who, stage] : lost) {
-        if (events_.on_machine_lost)
-            events_.on_machine_lost(who, fmt::format("machine '{}': {}", name_, ended.why));
-    }
+    roll_.lease_ended(ended.why);
+    stages_.clear();
+    tell_news();
 }
 
 void RemoteNode::take(const LinkBack& back) {
-    connected_ = epoch_ = back.node_epoch;
+    epoch_ = back.node_epoch;
     has_board_ = false;
     channels_ = {};
-    for (const StageId id : ids_) {
-        if (events_.on_machine_back) events_.on_machine_back(id);
-    }
+    roll_.link_back(back.node_epoch);
+    tell_news();
 }
 
 /// As if the stage whose place the relay takes had found it broken.
@@ -247,10 +248,11 @@ void RemoteNode::take(const remote::StageReport& report) {
         case What::Ended:
             drop(who, {});
             stages_.erase(who);
+            roll_.ended(who);
             return events_.on_exit(who, report.number != 0,
                                    fmt::format("machine '{}': {}", name_, report.text));
         case What::Silent:
-            stage->silent = true;
+            roll_.silence(who);
             return events_.on_silence(who, Error{code_of(report.number), report.text});
         case What::Hung:
             if (events_.on_hung) events_.on_hung(who, report.text);
@@ -272,11 +274,10 @@ void RemoteNode::take(const remote::StageReport& report) {
 
 void RemoteNode::take(const remote::StageControl& control) {
     const Incarnation who = incarnation_of(control.who);
-    Stage* stage = find(who);
-    if (stage == nullptr || stage->silent) return;
+    if (!roll_.hears(who)) return;
     Result<control::Message> message = control::decode(control.type, control.body);
     if (!message.ok()) {
-        stage->silent = true;
+        roll_.silence(who);
         return events_.on_silence(who, message.error());
     }
     events_.on_message(who, {std::move(message).value(), {}, control.envelope});

@@ -1,7 +1,8 @@
 // RemoteNode: the node agent of the stages of one other machine.
 //
 // To the supervisor it is what LocalNode is for this machine; it passes everything on to the agent
-// there and back (node_slot.hpp). What differs: memory is described instead of passed
+// there and back (node_slot.hpp); what a loss of the machine means for them is decided by NodeRoll
+// (node_roll.hpp). What differs: memory is described instead of passed
 // (remote_channels.hpp), deadlines are judged there, and the machine can be lost as a whole:
 //
 //   [Connected] --- connection lost: on_silence for each stage ---> [Leased]
@@ -13,14 +14,13 @@
 // blocks that the conductor keeps. Threads: one, the supervisor's.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "runtime/cluster/node_roll.hpp"
 #include "runtime/cluster/node_slot.hpp"
 #include "runtime/cluster/remote_channels.hpp"
 #include "runtime/parent/node_agent.hpp"
@@ -31,10 +31,7 @@ class RemoteNode final : public NodeAgent {
 public:
     /// `slot` is borrowed and outlives it. `name`: of the machine, for messages.
     RemoteNode(NodeSlot& slot, std::string name, const NodeEvents& events)
-        : slot_{slot}, name_{std::move(name)}, events_{events} {
-        connected_ = slot.take_over();
-        epoch_ = connected_.value_or(Epoch{});
-    }
+        : RemoteNode{slot, std::move(name), events, slot.take_over()} {}
     ~RemoteNode() override;
 
     [[nodiscard]] Status start(Incarnation who,
@@ -59,8 +56,16 @@ private:
         ProcessSpec process;
         ShmRegion telemetry;   // the conductor's block of it; empty before its Assign
         std::int64_t pid = 0;  // on its machine
-        bool silent = false;
     };
+    RemoteNode(NodeSlot& slot,
+               std::string name,
+               const NodeEvents& events,
+               std::optional<Epoch> connected)
+        : slot_{slot},
+          name_{name},
+          events_{events},
+          epoch_{connected.value_or(Epoch{})},
+          roll_{std::move(name), connected} {}
     [[nodiscard]] Stage* find(Incarnation who);
     [[nodiscard]] Status assign(Incarnation who,
                                 const control::Assign& message,
@@ -80,6 +85,7 @@ private:
                       Envelope envelope = {});
 
     void give_up_unstarted();
+    void tell_news();
     void take(const LinkLost& lost);
     void take(const LeaseEnded& ended);
     void take(const LinkBack& back);
@@ -91,12 +97,9 @@ private:
     NodeSlot& slot_;
     std::string name_;
     const NodeEvents& events_;
-    std::optional<Epoch> connected_;  // the node epoch of the connection, if there is one
-    Epoch epoch_{};
-    std::string why_ = "it is not connected";
-    std::map<Incarnation, Stage> stages_;
-    std::set<StageId> ids_;  // of all that were started here
-    std::deque<Incarnation> unstarted_;
+    Epoch epoch_{};  // of the newest connection
+    NodeRoll roll_;
+    std::map<Incarnation, Stage> stages_;  // that the roll knows
     RemoteChannels channels_;
     std::map<std::uint32_t, std::pair<Incarnation, control::EdgeWire>> edges_;  // relayed
     bool has_board_ = false;                                                    // this connection's

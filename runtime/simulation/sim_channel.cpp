@@ -7,8 +7,8 @@
 
 namespace paceline {
 
-SimChannel::SimChannel(const EdgeSpec& edge, End producer_end, End consumer_end)
-    : spec{edge}, from{producer_end}, to{consumer_end} {
+SimChannel::SimChannel(const EdgeSpec& edge, End producer_end, End consumer_end, SimRoute way)
+    : spec{edge}, from{producer_end}, to{consumer_end}, route{std::move(way)} {
     PACE_CHECK(spec.urgent_slots < spec.ring_slots, "a channel reserves all of its slots");
     if (spec.tensor_slots == 0) return;
     const Result<std::size_t> bytes = pool_bytes(spec.tensor_slots, spec.tensor_bytes);
@@ -21,9 +21,9 @@ SimChannel::SimChannel(const EdgeSpec& edge, End producer_end, End consumer_end)
 }
 
 SimTime SimChannel::push(SimTime arrives, std::uint16_t kind, std::span<const std::byte> bytes) {
-    last_arrival_ = std::max(arrives, last_arrival_);
+    last_arrival_ = std::max(route.sent(arrives), last_arrival_);
     frames_.push_back({last_arrival_, kind, {bytes.begin(), bytes.end()}});
-    return std::max(last_arrival_, stalled_until_);
+    return route.arrival(std::max(last_arrival_, stalled_until_));
 }
 
 SimChannel::Frame SimChannel::pop() {

@@ -17,7 +17,7 @@
 #include "ipc/transport/kind_rule.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "runtime/loop/wiring.hpp"
-#include "runtime/simulation/sim_random.hpp"
+#include "runtime/simulation/sim_line.hpp"
 
 namespace paceline {
 
@@ -35,7 +35,7 @@ public:
         Epoch epoch;
     };
 
-    SimChannel(const EdgeSpec& spec, End from, End to);
+    SimChannel(const EdgeSpec& spec, End from, End to, SimRoute route = {});
     SimChannel(const SimChannel&) = delete;
     SimChannel& operator=(const SimChannel&) = delete;
 
@@ -43,13 +43,15 @@ public:
         const std::uint32_t reserved = urgency == Urgency::Urgent ? 0 : spec.urgent_slots;
         return frames_.size() + reserved < spec.ring_slots;
     }
-    /// There must be room. Says when the frame arrives: in order, and not while the edge stalls.
+    /// There must be room. Says when the frame arrives: in order, and not while the edge stalls or
+    /// its machines are cut off. Between two machines it is `arrives` and the way.
     SimTime push(SimTime arrives, std::uint16_t kind, std::span<const std::byte> bytes);
     [[nodiscard]] bool has_frame(SimTime now) const { return !frames_.empty() && arrival() <= now; }
     /// When the first frame can be handled; nothing if there is none.
     [[nodiscard]] std::optional<SimTime> next_arrival() const {
         if (frames_.empty()) return std::nullopt;
-        return arrival();
+        const SimTime arrives = arrival();
+        return arrives == kSimNever ? std::nullopt : std::optional{arrives};
     }
     [[nodiscard]] Frame pop();
     void stall(SimTime until) { stalled_until_ = std::max(stalled_until_, until); }
@@ -60,6 +62,7 @@ public:
     const EdgeSpec spec;
     const End from;
     const End to;
+    const SimRoute route;
     bool room_wanted = false;  // the producer waits for a free frame
     bool read = true;          // the consumer has not closed it
     std::optional<TensorProducer> producer;
@@ -70,7 +73,7 @@ private:
         std::byte bytes[kLineBytes];
     };
     [[nodiscard]] SimTime arrival() const {
-        return std::max(frames_.front().arrives, stalled_until_);
+        return route.arrival(std::max(frames_.front().arrives, stalled_until_));
     }
 
     std::deque<Frame> frames_;

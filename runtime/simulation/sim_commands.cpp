@@ -7,17 +7,35 @@
 #include "runtime/simulation/sim_loop.hpp"
 
 namespace paceline {
+namespace {
+
+/// When the order to start it is on its machine.
+SimTime start_arrives(const SimProcess& process) {
+    const SimLinePtr& line = process.self.line;
+    if (process.self.spec.process.node == 0) return process.self.now();
+    return line ? line->arrival(SimWay::Down, process.self.now() + line->delay) : kSimNever;
+}
+
+}  // namespace
 
 void SimCommands::carry_out(const Recovery::Kill& kill) {
     SimCore& core = site_.core;
     SimProcess& process = site_.stages.at(site_.stages.stage(kill.id));
     core.tell([&] { return "kill " + process.self.title(); });
     if (process.ended()) return;  // Gone is on its way
-    process.self.push(core.now + site_.timing.kill(core.random), SimEventKind::Die);
+    const SimLinePtr& line = process.self.line;
+    if (line && !line->takes(SimWay::Down)) return;  // its agent kills it
+    const SimTime dies = core.now + site_.timing.kill(core.random);
+    process.self.push(line ? dies + line->delay : dies, SimEventKind::Die);
 }
 
 void SimCommands::reach(SimProcess& killed) {
     if (killed.ended()) return;
+    if (const SimLinePtr& line = killed.self.line) {
+        const SimTime arrives = line->arrival(SimWay::Down, site_.core.now);
+        if (arrives == kSimNever) return;  // its agent kills it
+        if (arrives > site_.core.now) return killed.self.push(arrives, SimEventKind::Die);
+    }
     SimStage& home = site_.stages.stage(killed.self.id());
     if (!home.lingers || home.serial != killed.self.serial) return killed.die({"was killed"});
     // It cannot be reached, so it counts as gone, but it is not.
@@ -37,7 +55,10 @@ void SimCommands::carry_out(const Recovery::Spawn& spawn) {
                                  home.spec.process.name, spawn.epoch.value, home.newest.value));
     }
     home.newest = spawn.epoch;
-    if (!last.ended() && !last.faults.lingers()) {
+    // On a machine that stood still it may be behind a connection that is closed.
+    const SimLinePtr& behind = last.self.line;
+    const bool fenced = behind && behind->conductor_end && behind->was_frozen;
+    if (!last.ended() && !last.faults.lingers() && !fenced) {
         core.violate("a second incarnation of stage '" + home.spec.process.name + "' while " +
                      last.self.title() + " is alive");
     }
@@ -49,7 +70,10 @@ void SimCommands::carry_out(const Recovery::Spawn& spawn) {
     home.serial = process.self.serial;
     home.survivors.clear();
     core.tell([&] { return "spawn " + process.self.title(); });
-    process.load(site_.timing.load(spawn.id, core.random));
+    const SimTime begins = start_arrives(process);
+    // It is lost with its machine: NodeRoll says so.
+    if (begins == kSimNever) return process.die({.how = "was not started", .unseen = true});
+    process.load(begins - core.now + site_.timing.load(spawn.id, core.random));
     if (!home.dies_at_start) return;
     process.self.push(core.now + *home.dies_at_start, SimEventKind::Die);
     home.dies_at_start.reset();

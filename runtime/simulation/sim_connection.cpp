@@ -12,14 +12,18 @@ SimTime SimConnection::send(SimMessage message) {
     // The conductor's own news come to it at once.
     const SimTime delay =
         self_.is_conductor() ? SimTime{0} : site.timing.control_hop(site.core.random);
-    last_arrival_ = std::max(self_.now() + delay, last_arrival_);
+    const SimTime arrives =
+        self_.line ? self_.now() + delay + self_.line->delay : self_.now() + delay;
+    if (self_.line && !self_.line->takes(SimWay::Down)) return kSimNever;
+    last_arrival_ = std::max(arrives, last_arrival_);
     messages_.push_back({last_arrival_, std::move(message)});
-    return last_arrival_;
+    return arrival(last_arrival_);
 }
 
 std::optional<SimTime> SimConnection::next_arrival() const {
     if (messages_.empty()) return std::nullopt;
-    return messages_.front().arrives;
+    const SimTime arrives = arrival(messages_.front().arrives);
+    return arrives == kSimNever ? std::nullopt : std::optional{arrives};
 }
 
 SimMessage SimConnection::receive() {
@@ -31,7 +35,12 @@ SimMessage SimConnection::receive() {
 void SimConnection::report(SimReport report) {
     SimSite& site = self_.site;
     const AllocationPause pause{site};
-    last_report_ = std::max(self_.now() + site.timing.news(site.core.random), last_report_);
+    SimTime arrives = self_.now() + site.timing.news(site.core.random);
+    if (self_.line) {
+        if (!self_.line->takes(SimWay::Up)) return;
+        arrives += self_.line->delay;
+    }
+    last_report_ = std::max(arrives, last_report_);
     reports_.push_back(std::move(report));
     self_.push(last_report_, SimEventKind::ControlUp);
 }

@@ -2,7 +2,8 @@
 // process: messages to the incarnation, and its reports. Both are delayed and keep their order.
 //
 // An incarnation that has ended receives nothing more; what it had reported still arrives, as from
-// a socket whose peer has died. One thread.
+// a socket whose peer has died. To and from another machine both take its line (sim_line.hpp).
+// One thread.
 #pragma once
 
 #include <deque>
@@ -80,6 +81,9 @@ public:
     [[nodiscard]] SimReport take_report();
 
 private:
+    [[nodiscard]] SimTime arrival(SimTime planned) const {
+        return self_.line ? self_.line->arrival(SimWay::Down, planned) : planned;
+    }
     struct OnItsWay {
         SimTime arrives;
         SimMessage message;

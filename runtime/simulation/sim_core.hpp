@@ -35,6 +35,7 @@ enum class SimEventKind : std::uint8_t {
     Tick,       // the supervisor's recovery has something to do
     Fault,      // fault `data` of the plan
     Call,       // the test's call `data`
+    Machine,    // call `data` of the other machines
 };
 
 struct SimEvent {

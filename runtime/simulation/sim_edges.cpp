@@ -109,7 +109,8 @@ void SimEdges::tell_producers() {
         if (!ring && !pool) continue;
         channel->room_wanted = false;
         SimProcess& producer = site.stages.process(channel->from.serial);
-        producer.wake(self_.now() + site.timing.news(site.core.random));
+        const SimTime told = self_.now() + site.timing.news(site.core.random);
+        producer.wake(channel->route.is_relayed() ? channel->route.back(told) : told);
     }
 }
 

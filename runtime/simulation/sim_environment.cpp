@@ -9,6 +9,7 @@
 #include "ipc/wire/data_kinds.hpp"
 #include "ipc/wire/messages.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "runtime/simulation/sim_machines.hpp"
 #include "runtime/simulation/sim_stages.hpp"
 
 namespace paceline {
@@ -105,12 +106,18 @@ void SimEnvironment::set(Gauge gauge, std::uint64_t value) {
 }
 
 const std::atomic<std::uint64_t>* SimEnvironment::cancel_word(RequestId request) {
-    return &process_.self.site.board[request.value % kCancelLines];
+    const SimIdentity& self = process_.self;
+    return &(self.line ? self.line->board : self.site.board)[request.value % kCancelLines];
 }
 
 void SimEnvironment::cancel_before(RequestId request, Attempt valid) {
-    process_.self.site.board[request.value % kCancelLines].store(
-        CancelBoard::mark_of(request, valid), std::memory_order_relaxed);
+    SimSite& site = process_.self.site;
+    const std::size_t index = request.value % kCancelLines;
+    PACE_CHECK(!process_.self.line, "the conductor alone cancels");
+    site.board[index].store(CancelBoard::mark_of(request, valid), std::memory_order_relaxed);
+    if (site.machines == nullptr) return;
+    const AllocationPause pause{site};
+    site.machines->places().publish(index);
 }
 
 }  // namespace paceline

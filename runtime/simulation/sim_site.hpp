@@ -12,14 +12,18 @@
 
 #include "ipc/wire/cancel_board.hpp"
 #include "ipc/wire/control.hpp"
+#include "runtime/cluster/node_roll.hpp"
 #include "runtime/parent/recovery.hpp"
 #include "runtime/simulation/sim_core.hpp"
+#include "runtime/simulation/sim_line.hpp"
+#include "runtime/simulation/sim_machine_plan.hpp"
 #include "runtime/simulation/sim_spec.hpp"
 #include "runtime/simulation/sim_timing.hpp"
 
 namespace paceline {
 
 class SharedDevices;
+class SimMachines;
 class SimProcess;
 class SimStages;
 struct SimEdgeFault;
@@ -37,6 +41,7 @@ struct SimOptions {
     /// end.
     bool jobs_may_run_early = true;
     std::function<void(const std::string& line)> on_line{};  // every event, in words
+    SimMachinePlan machines{};                               // besides the conductor's
     /// Sets after how many more allocations one fails (-1: none does), and answers what was set.
     std::int64_t (*allocations)(std::int64_t left) = nullptr;
 };
@@ -64,13 +69,17 @@ struct SimSite {
     virtual void report_fault(const SimEdgeFault& fault) = 0;
     /// `process` has ended.
     virtual void ended(SimProcess& process) = 0;
+    /// A machine is lost or back.
+    virtual void machine_news(const NodeRoll::News& news) = 0;
 
     SimCore& core;
     SimTiming& timing;
     SimStages& stages;
     SharedDevices& devices;
     const SimOptions options;
-    std::array<CancelBoard::Word, kCancelLines> board{};  // one thread: atomic for the actors' type
+    SimMachines* machines = nullptr;  // nullptr: there is no other machine
+    // Of the conductor's machine. One thread: atomic for the actors' type.
+    std::array<CancelBoard::Word, kCancelLines> board{};
 };
 
 /// No allocation fails while the world itself works inside of an actor's call.
@@ -95,6 +104,7 @@ struct SimIdentity {
     const SimProcessSpec& spec;
     Epoch epoch;
     std::uint32_t serial;  // among all incarnations of the world; 0: the conductor
+    SimLinePtr line{};     // to its machine; nullptr: it is on the conductor's
 
     [[nodiscard]] StageId id() const { return spec.process.id; }
     [[nodiscard]] bool is_conductor() const { return serial == 0; }

@@ -6,6 +6,7 @@
 
 #include "ipc/base/check.hpp"
 #include "runtime/loop/control_port.hpp"
+#include "runtime/simulation/sim_machines.hpp"
 
 namespace paceline {
 namespace {
@@ -52,8 +53,11 @@ SimProcess& SimStages::make(SimSite& site,
                             Epoch epoch,
                             const JobRecords& before) {
     const auto serial = static_cast<std::uint32_t>(processes_.size());
-    processes_.push_back(
-        std::make_unique<SimProcess>(SimIdentity{site, spec, epoch, serial}, before));
+    const std::uint32_t node = spec.process.node;
+    SimLinePtr line = site.machines == nullptr ? nullptr : site.machines->line_of(node);
+    processes_.push_back(std::make_unique<SimProcess>(
+        SimIdentity{site, spec, epoch, serial, std::move(line)}, before));
+    if (node != 0) site.machines->places().started(*processes_.back());
     return *processes_.back();
 }
 
@@ -62,7 +66,8 @@ SimChannels SimStages::connect(const SimProcess& one, const SimProcess& other) c
     const auto add = [&](const EdgeSpec& edge, const SimIdentity& from, const SimIdentity& to) {
         if (!from.spec.hosts(edge.from) || !to.spec.hosts(edge.to)) return;
         channels.push_back(std::make_shared<SimChannel>(
-            edge, SimChannel::End{from.serial, from.epoch}, SimChannel::End{to.serial, to.epoch}));
+            edge, SimChannel::End{from.serial, from.epoch}, SimChannel::End{to.serial, to.epoch},
+            SimRoute{from.line, to.line}));
     };
     for (const EdgeSpec& edge : edges_) {
         add(edge, one.self, other.self);

@@ -8,6 +8,7 @@
 #include "runtime/loop/control_port.hpp"
 #include "runtime/simulation/shared_device.hpp"
 #include "runtime/simulation/sim_loop.hpp"
+#include "runtime/simulation/sim_machines.hpp"
 
 namespace paceline {
 namespace {
@@ -21,6 +22,7 @@ constexpr SimTime kLook{10'000'000};
 
 void SimSupervisor::handle(const SimEvent& event) {
     SimProcess& who = stages.process(event.who);
+    if (is_held(event, who)) return;
     switch (event.kind) {
         case SimEventKind::Die:
             return commands_.reach(who);
@@ -33,6 +35,7 @@ void SimSupervisor::handle(const SimEvent& event) {
                 return;
             return suspect(who, " hangs");
         case SimEventKind::Gone:
+            if (who.self.line) machines->places().ended(who);
             return inform(who, [&] {
                 recovery_.gone(who.self.id(), who.self.epoch, who.exit_report(), core.micros());
             });
@@ -47,8 +50,24 @@ void SimSupervisor::handle(const SimEvent& event) {
         case SimEventKind::Loaded:
         case SimEventKind::Fault:
         case SimEventKind::Call:
-            return;  // of processes and of the plan
+        case SimEventKind::Machine:
+            return;  // of processes, of the plan and of machines
     }
+}
+
+/// What another machine reports takes the line to it: it may come later, or never.
+bool SimSupervisor::is_held(const SimEvent& event, SimProcess& who) {
+    const SimLinePtr& line = who.self.line;
+    const bool is_local = event.kind == SimEventKind::Die || event.kind == SimEventKind::Tick;
+    if (!line || is_local) return false;
+    const SimTime arrives = line->arrival(SimWay::Up, core.now);
+    if (arrives <= core.now && machines->places().hears(who)) return false;
+    if (arrives != kSimNever && arrives > core.now) {
+        core.push(arrives, event.kind, event.who, event.data);
+    } else if (event.kind == SimEventKind::ControlUp) {
+        (void)who.connection.take_report();
+    }
+    return true;
 }
 
 void SimSupervisor::obey() {
@@ -136,8 +155,22 @@ void SimSupervisor::suspect(const SimProcess& whom, const std::string& why) {
     });
 }
 
+void SimSupervisor::machine_news(const NodeRoll::News& news) {
+    using What = NodeRoll::News::What;
+    const auto [id, epoch] = news.who;
+    switch (news.what) {
+        case What::Silent:
+            return recovery_.suspect(id, epoch, news.why, core.micros());
+        case What::Lost:
+            return recovery_.machine_lost(id, epoch, news.why, core.micros());
+        case What::Back:
+            return recovery_.machine_back(id, core.micros());
+    }
+}
+
 void SimSupervisor::ended(SimProcess& process) {
     devices.end(process.self);
+    if (process.end()->unseen) return;
     if (process.end()->failed_by_itself && !process.faults.lingers())
         core.violate("a stage failed without a fault: " + process.exit_report());
     const SimIdentity& self = process.self;

@@ -25,6 +25,7 @@ public:
     void excuse_loss(StageId actor) override;
     void report_fault(const SimEdgeFault& fault) override;
     void ended(SimProcess& process) override;
+    void machine_news(const NodeRoll::News& news) override;
 
     /// An event of the kernel or of its own.
     void handle(const SimEvent& event);
@@ -45,6 +46,7 @@ public:
 private:
     template <class News>
     void inform(const SimProcess& about, News news);
+    [[nodiscard]] bool is_held(const SimEvent& event, SimProcess& who);
     void take_report(SimProcess& from);
     void suspect(const SimProcess& whom, const std::string& why);
     void look_for_hang(SimProcess& who);

@@ -22,6 +22,15 @@ SimWorld::SimWorld(const SimOptions& options,
                "a job's limit does not know of jobs beside it");
 }
 
+void SimWorld::start(Actor& conductor) {
+    if (supervisor_.options.machines.others > 0) {
+        machines_.emplace(supervisor_);
+        supervisor_.machines = &*machines_;
+        machines_->begin();
+    }
+    stages_.start(supervisor_, conductor);
+}
+
 void SimWorld::call_at(SimTime time, std::function<void()> call) {
     core_.push(time, SimEventKind::Call, 0, calls_.size());
     calls_.push_back(std::move(call));
@@ -76,6 +85,8 @@ void SimWorld::dispatch(const SimEvent& event) {
             call();
             return stages_.conductor().wake(core_.now);
         }
+        case SimEventKind::Machine:
+            return machines_->run(event.data);
         case SimEventKind::Die:
         case SimEventKind::ControlUp:
         case SimEventKind::Overdue:

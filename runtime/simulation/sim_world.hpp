@@ -10,7 +10,7 @@
 //
 // The conductor's process does not crash: its death ends a run by design. The others crash, freeze,
 // run out of memory, slow down or are suspected without reason (sim_faults.hpp), as the plan
-// says. Order on a channel and on a connection is kept, as the real ones keep it.
+// says. Other machines are lost, cut off or stand still (sim_machines.hpp). Order on a channel and on a connection is kept, as the real ones keep it.
 //
 // The world checks by itself: the rules of recovery (sim_commands.hpp, sim_supervisor.hpp); a
 // survivor keeps no channel to a lost peer (SimStages::forgotten_channels()); no stage loops
@@ -27,6 +27,7 @@
 #include "runtime/simulation/shared_device.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_fault_injector.hpp"
+#include "runtime/simulation/sim_machines.hpp"
 #include "runtime/simulation/sim_stages.hpp"
 #include "runtime/simulation/sim_supervisor.hpp"
 
@@ -40,8 +41,8 @@ public:
              std::vector<SimProcessSpec> stages,
              std::vector<EdgeSpec> edges);
 
-    /// All processes at work in epoch 1, all channels there.
-    void start(Actor& conductor) { stages_.start(supervisor_, conductor); }
+    /// All machines there, all processes at work in epoch 1, all channels there.
+    void start(Actor& conductor);
     void call_at(SimTime at, std::function<void()> call);
     /// The whole machine is suspended for this time: every process, all jobs and the supervisor,
     /// which detects it by its own late poll.
@@ -69,6 +70,8 @@ public:
     [[nodiscard]] const SimStages& stages() const { return stages_; }
     [[nodiscard]] SimSupervisor& supervisor() { return supervisor_; }
     [[nodiscard]] SimFaultInjector& faults() { return faults_; }
+    /// nullptr: there is one machine.
+    [[nodiscard]] SimMachines* machines() { return machines_ ? &*machines_ : nullptr; }
 
 private:
     void dispatch(const SimEvent& event);
@@ -78,6 +81,7 @@ private:
     SharedDevices devices_;
     SimSupervisor supervisor_;
     SimFaultInjector faults_;
+    std::optional<SimMachines> machines_;
     std::vector<std::function<void()>> calls_;
     SimTime suspended_until_{0};
 };

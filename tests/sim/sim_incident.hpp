@@ -37,6 +37,8 @@ struct SimKinds {
     bool crash_loop = true;
     bool suspension = true;
     bool slow_jobs = true;
+    /// The pipeline is on two or three machines, which are lost and cut off (machine_plan.hpp).
+    bool machines = false;
     /// Oracle: when all is quiet no stage holds a request.
     bool held_requests = true;
 };

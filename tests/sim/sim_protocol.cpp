@@ -3,6 +3,7 @@
 //     sim_protocol                        2,000 seeds from 1
 //     sim_protocol --seeds N --first F    N seeds from F
 //     sim_protocol --seed S --verbose     one seed, every event in words
+//     sim_protocol --machines ...         seeds of pipelines on two and three machines
 // A seed that breaks an oracle, or ends the process, is printed with the line that replays it.
 #include <chrono>
 #include <csignal>
@@ -18,13 +19,14 @@
 namespace {
 
 volatile std::uint64_t seed_at_work = 0;
+const char* machines_flag = "";  // of the line that replays it
 
 /// A PACE_CHECK has failed: its own line is out already, the seed is what is missing.
 void on_abort(int /*signal*/) {
     char line[128];
     const int length =
-        std::snprintf(line, sizeof line, "\nreplay: sim_protocol --seed %llu --verbose\n",
-                      static_cast<unsigned long long>(seed_at_work));
+        std::snprintf(line, sizeof line, "\nreplay: sim_protocol %s--seed %llu --verbose\n",
+                      machines_flag, static_cast<unsigned long long>(seed_at_work));
     if (length > 0) (void)!::write(STDERR_FILENO, line, static_cast<std::size_t>(length));
 }
 
@@ -32,6 +34,7 @@ struct Arguments {
     std::uint64_t first = 1;
     std::uint64_t seeds = 2'000;
     bool verbose = false;
+    bool machines = false;
 };
 
 bool parse(int argc, char** argv, Arguments& arguments) {
@@ -39,6 +42,10 @@ bool parse(int argc, char** argv, Arguments& arguments) {
         const std::string_view name = argv[i];
         if (name == "--verbose") {
             arguments.verbose = true;
+            continue;
+        }
+        if (name == "--machines") {
+            arguments.machines = true;
             continue;
         }
         if (i + 1 >= argc) return false;
@@ -65,10 +72,19 @@ int main(int argc, char** argv) {
     Arguments arguments;
     if (!parse(argc, argv, arguments)) {
         std::fprintf(stderr,
-                     "usage: sim_protocol [--seeds N] [--first N] [--seed N] [--verbose]\n");
+                     "usage: sim_protocol [--machines] [--seeds N] [--first N] [--seed N] "
+                     "[--verbose]\n");
         return 2;
     }
     std::signal(SIGABRT, on_abort);
+    // Incidents of one machine are left to the seeds of one machine.
+    const SimKinds kinds = arguments.machines ? SimKinds{.poison = false,
+                                                         .crash_loop = false,
+                                                         .suspension = false,
+                                                         .slow_jobs = false,
+                                                         .machines = true}
+                                              : SimKinds{};
+    if (arguments.machines) machines_flag = "--machines ";
     const auto print = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
     const auto began = std::chrono::steady_clock::now();
     SimOutcome sum;
@@ -76,13 +92,13 @@ int main(int argc, char** argv) {
     std::uint64_t broken = 0;
     for (std::uint64_t i = 0; i < arguments.seeds && broken < 10; ++i) {
         seed_at_work = arguments.first + i;
-        const SimOutcome outcome =
-            arguments.verbose ? run_seed(seed_at_work, print) : run_seed(seed_at_work);
+        const SimOutcome outcome = arguments.verbose ? run_seed(seed_at_work, print, kinds)
+                                                     : run_seed(seed_at_work, {}, kinds);
         if (outcome.violation) {
             ++broken;
-            std::printf("seed %llu: %s\n  replay: sim_protocol --seed %llu --verbose\n",
+            std::printf("seed %llu: %s\n  replay: sim_protocol %s--seed %llu --verbose\n",
                         static_cast<unsigned long long>(seed_at_work), outcome.violation->c_str(),
-                        static_cast<unsigned long long>(seed_at_work));
+                        machines_flag, static_cast<unsigned long long>(seed_at_work));
         }
         sum.events += outcome.events;
         sum.tokens += outcome.tokens;

@@ -9,6 +9,7 @@
 #include "model/kv_layout.hpp"
 #include "runtime/simulation/sim_world.hpp"
 #include "tests/sim/alloc_faults.hpp"
+#include "tests/sim/machine_plan.hpp"
 #include "tests/sim/sim_scenario.hpp"
 #include "tests/support/toy/toy_oracle.hpp"
 
@@ -241,7 +242,7 @@ public:
     SimOutcome go() {
         world_.start(conductor_);
         world_.faults().add(scenario_.faults);
-        outcome_.faults = scenario_.faults.size();
+        outcome_.faults = scenario_.faults.size() + scenario_.machines.faults.size();
         for (const SimClient& script : scenario_.clients) {
             const bool is_poison = scenario_.poison_kills &&
                                    scenario_.poison_kills != lone_draft() &&
@@ -266,6 +267,7 @@ public:
         } else if (world_.gave_up() && !errors_may_come()) {
             world_.violate("gave up without a fault: " + world_.gave_up()->what);
         }
+        check_story();
         check_incident();
         return result();
     }
@@ -280,6 +282,7 @@ private:
         options.on_line = on_line;
         options.allocations = &set_allocations_left;
         options.job_limits = true;
+        options.machines = scenario.machines;
         return options;
     }
 
@@ -292,13 +295,27 @@ private:
     }
     /// A crash beside a suspension is what a pipeline must get over.
     [[nodiscard]] bool errors_may_come() const {
-        return !scenario_.faults.empty() && scenario_.incident != SimIncident::Suspension;
+        const bool harmless = scenario_.faults.empty() && is_harmless(scenario_.machines);
+        return !harmless && scenario_.incident != SimIncident::Suspension;
     }
     /// Whether stages may be lost, by a crash or because a job seems to hang.
     [[nodiscard]] bool losses_may_come() const {
         const bool unknown_jobs =
             scenario_.timing.job_row.count() != 0 && !scenario_.timing.row_timed;
-        return !scenario_.faults.empty() || scenario_.poison_kills || unknown_jobs;
+        return !scenario_.faults.empty() || !is_harmless(scenario_.machines) ||
+               scenario_.poison_kills || unknown_jobs;
+    }
+
+    /// A run that only machines have ended says which one, and does so only if none came.
+    void check_story() {
+        if (!world_.gave_up() || world_.violation() || !scenario_.faults.empty()) return;
+        if (scenario_.machines.faults.empty()) return;
+        const std::string& story = world_.gave_up()->what;
+        if (all_come_back(scenario_))
+            return world_.violate("gave up, although all machines come back: " + story);
+        const bool is_clear = story.find("for a machine") != std::string::npos &&
+                              story.find("'machine-") != std::string::npos;
+        if (!is_clear) world_.violate("not a clear story of a lost machine: " + story);
     }
 
     void begin_incident() {
@@ -383,6 +400,23 @@ private:
         }
     }
 
+    /// But for a draft whose machine no other one has replaced.
+    [[nodiscard]] bool all_back() {
+        if (world_.machines() == nullptr) return world_.supervisor().all_up();
+        return std::all_of(
+            scenario_.processes.begin(), scenario_.processes.end(), [this](const auto& spec) {
+                const StageHealth health = world_.supervisor().health_of(spec.process.id);
+                const bool is_away = health == StageHealth::Waiting &&
+                                     spec.process.on_death == OnDeath::RestartAlone &&
+                                     !world_.machines()->line_of(spec.process.node);
+                return is_away || health == StageHealth::Up || health == StageHealth::Disabled;
+            });
+    }
+
+    [[nodiscard]] std::optional<std::string> leftovers_of_machines() {
+        return world_.machines() == nullptr ? std::nullopt : world_.machines()->leftovers();
+    }
+
     void check_leftovers() {
         // Answers fail before a crash loop is over, and end before a suspension begins.
         SimTime begins = world_.now();
@@ -390,10 +424,13 @@ private:
             begins = std::max(begins, scenario_.faults_end);
         for (const SimSuspension& each : scenario_.suspensions)
             begins = std::max(begins, each.at + each.lasts);
+        if (scenario_.machines.others > 0)
+            begins = std::max(begins, scenario_.faults_end) + aftermath(scenario_);
         (void)world_.run([] { return false; }, begins + kQuietLimit);
         if (world_.violation() || world_.gave_up()) return;
         if (scenario_.crash_loop) return;  // it may be down at any time
-        if (!world_.supervisor().all_up()) return world_.violate("a stage has not come back");
+        if (!all_back()) return world_.violate("a stage has not come back");
+        if (const auto left = leftovers_of_machines()) return world_.violate(*left);
         if (const auto channel = world_.stages().forgotten_channels())
             return world_.violate(*channel);
         if (const auto leak = world_.stages().leaked_tensors()) world_.violate(*leak);

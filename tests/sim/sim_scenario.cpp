@@ -6,6 +6,7 @@
 
 #include "model/kv_layout.hpp"
 #include "tests/sim/fault_plan.hpp"
+#include "tests/sim/machine_plan.hpp"
 #include "tests/sim/sim_actors.hpp"
 #include "tests/support/toy/toy_ahead_tree.hpp"
 #include "tests/support/toy/toy_grammar.hpp"
@@ -378,6 +379,7 @@ SimScenario draw_scenario(std::uint64_t seed, const SimKinds& kinds) {
     scenario.conductor.recovery_limit = Micros{random.chance(20) ? 500'000 : 60'000'000};
     scenario.conductor.poison_limit = static_cast<std::uint32_t>(2 + random.below(4));
     add_incident(seed, kinds, scenario);
+    if (kinds.machines) add_machines(seed, scenario);
     return scenario;
 }
 
@@ -391,6 +393,13 @@ std::string SimScenario::describe() const {
         self_draft_text(self_draft) + (search ? ", draft searches its layers" : "") +
         ", rings of " + std::to_string(edges.front().ring_slots) + ", " +
         std::to_string(clients.size()) + " clients, incident: " + name_of(incident);
+    if (machines.others > 0) {
+        text += ", machines besides the conductor's: " + std::to_string(machines.others) + " and " +
+                std::to_string(machines.spares) + " without stages; nodes:";
+        for (const SimProcessSpec& spec : processes)
+            text += " " + spec.process.name + "=" + std::to_string(spec.process.node);
+    }
+    for (const SimMachineFault& fault : machines.faults) text += "\n  " + paceline::describe(fault);
     for (const SimFault& fault : faults) text += "\n  " + paceline::describe(fault);
     return text;
 }

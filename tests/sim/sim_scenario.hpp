@@ -14,6 +14,7 @@
 #include "actors/self_draft/self_draft_options.hpp"
 #include "runtime/parent/recovery.hpp"
 #include "runtime/simulation/sim_faults.hpp"
+#include "runtime/simulation/sim_machine_plan.hpp"
 #include "runtime/simulation/sim_spec.hpp"
 #include "tests/sim/random_timing.hpp"
 #include "tests/sim/sim_incident.hpp"
@@ -58,6 +59,7 @@ struct SimScenario {
     std::vector<SimProcessSpec> processes;
     std::vector<SimClient> clients;
     std::vector<SimFault> faults;
+    SimMachinePlan machines;  // besides the conductor's
     SimTime faults_end{0};
     RandomTimingLimits timing;
     RestartRules restarts;
