@@ -92,6 +92,7 @@ void serialize(Archive& a, Hello& hello) {
     field(a, "session", hello.session);
     field(a, "cores", hello.cores);
     field(a, "memory", hello.memory_bytes);
+    field(a, "lease", hello.lease_ms);
     field(a, "devices", bounded(hello.devices, kDevicesMax, kDeviceBytesMin));
     field(a, "models", bounded(hello.models, kModelsMax, kModelBytesMin));
 }

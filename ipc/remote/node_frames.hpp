@@ -50,7 +50,7 @@
 namespace paceline::remote {
 
 inline constexpr std::uint32_t kNodeMagic = 0x4e434150U;  // "PACN"
-inline constexpr std::uint16_t kNodeVersion = 1;          // of these layouts
+inline constexpr std::uint16_t kNodeVersion = 2;          // of these layouts
 inline constexpr std::size_t kNodeHeaderBytes = 32;
 
 inline constexpr std::uint32_t kNameBytesMax = control::kNameBytesMax;
@@ -122,9 +122,10 @@ struct Hello {
     std::string node;     // name of the machine, for messages: "b"
     std::string machine;  // differs between machines: boot id and host name
     Channel channel = Channel::Main;
-    std::uint64_t session = 0;  // of the run, given by the conductor; the agent's Bulk repeats it
+    std::uint64_t session = 0;  // random, of the sender's process; the agent's Bulk repeats it
     std::uint32_t cores = 0;
     std::uint64_t memory_bytes = 0;
+    std::uint32_t lease_ms = 0;  // of the conductor: the agent's first lease
     std::vector<DeviceFound> devices;
     std::vector<ModelFound> models;
 };

@@ -44,7 +44,32 @@ bool is_wildcard(const std::string& address) {
            (::inet_pton(AF_INET6, address.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six));
 }
 
-/// The first address that the name or number `host` means, IPv4 first.
+bool is_loopback(const std::string& address) {
+    in_addr four{};
+    in6_addr six{};
+    if (::inet_pton(AF_INET, address.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24U == 127;
+    return ::inet_pton(AF_INET6, address.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+/// Whether `host` says by itself that it is of no use to other machines.
+bool names_loopback(const std::string& host) {
+    return host == "localhost" || is_loopback(host);
+}
+
+/// "10.0.0.1 (eth0), fd00::1 (eth1)": what other machines can reach.
+std::string reachable_addresses() {
+    std::string text;
+    const Interfaces all = interfaces();
+    for (const ifaddrs* item = all.get(); item != nullptr; item = item->ifa_next) {
+        const std::string address = numeric(item->ifa_addr);
+        if (address.empty() || is_loopback(address)) continue;
+        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", address, item->ifa_name);
+    }
+    return text.empty() ? "it has none besides" : text;
+}
+
+/// The first address that the name or number `host` means: those that other machines reach before
+/// loopback ones, then IPv4 first.
 Result<std::string> look_up(const std::string& host) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
@@ -57,14 +82,17 @@ Result<std::string> look_up(const std::string& host) {
                                  "a known name ({})",
                                  host, ::gai_strerror(problem))};
     }
-    std::string first;
+    std::string best;
+    int best_rank = 0;
     for (const addrinfo* item = found; item != nullptr; item = item->ai_next) {
         const std::string text = numeric(item->ai_addr);
         if (text.empty()) continue;
-        if (item->ai_family == AF_INET) return text;
-        if (first.empty()) first = text;
+        const int rank = 1 + (is_loopback(text) ? 0 : 2) + (item->ai_family == AF_INET ? 1 : 0);
+        if (rank <= best_rank) continue;
+        best = text;
+        best_rank = rank;
     }
-    if (!first.empty()) return first;
+    if (!best.empty()) return best;
     return Error{Errc::BadArgument, fmt::format("the name '{}' has no address", host)};
 }
 
@@ -133,6 +161,12 @@ Result<std::string> find_own_address(const std::string& host) {
                      fmt::format("{} means all interfaces: name one address or one interface, so "
                                  "that no other network is listened to",
                                  host)};
+    }
+    if (address.ok() && is_loopback(address.value()) && !names_loopback(host)) {
+        return Error{Errc::BadArgument,
+                     fmt::format("'{}' means {} on this machine, which other machines cannot "
+                                 "reach; give an address or an interface of it instead: {}",
+                                 host, address.value(), reachable_addresses())};
     }
     return address;
 }

@@ -22,7 +22,8 @@ struct NodePlace {
 };
 
 /// The numeric address of this machine that `host` means: itself, the interface's first one (IPv4
-/// before IPv6), or the name's. Errc::BadArgument: none, or a wildcard, which is no single one.
+/// before IPv6), or the name's. Errc::BadArgument: none; a wildcard, which is no single one; a name
+/// other than localhost that means only loopback addresses here, which no other machine reaches.
 [[nodiscard]] Result<std::string> find_own_address(const std::string& host);
 /// The interface that has this numeric address; empty: none.
 [[nodiscard]] std::string interface_of(const std::string& address);

@@ -9,7 +9,8 @@
 // no tickets, no resumption, no early data, no older version. A connection that is not TLS, has
 // another key, says nothing for `greet_limit`, or whose first frame is not a Hello of this build is
 // closed, with one line for the log; nothing else happens. A peer that has the key is told the
-// reason by a Refused.
+// reason by a Refused. When 64 connections (16 of one address) are still to prove the key, a
+// further one ends the oldest of them.
 //
 // Sends never wait. They are queued and bounded by bytes; normal frames meet Full while
 // `reserve_bytes` are left, urgent ones when there is nothing left. Frames of one lane stay in

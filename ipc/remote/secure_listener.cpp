@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -19,8 +19,10 @@ namespace {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 
-/// Connections that may be proving the key at once; further ones wait in the kernel's queue.
+/// Connections that may be proving the key at once, in all and from one address. A further one ends
+/// the oldest: those that say nothing keep no other waiting, and one address ends only its own.
 constexpr std::size_t kProvingMax = 64;
+constexpr std::size_t kProvingOfHostMax = 16;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 class Listener final : public SecureListener {
@@ -32,6 +34,7 @@ public:
 
         void accept();
         void prove(Tcp::socket socket);
+        void make_room(const std::string& host);
         void refuse(const Error& error) const {
             if (events.on_refused) events.on_refused(error.what);
         }
@@ -41,7 +44,7 @@ public:
         std::shared_ptr<TlsContext> tls;
         ConnectionOptions options;
         ListenerEvents events;
-        std::map<ConnectionCore*, std::shared_ptr<ConnectionCore>> proving;
+        std::vector<std::shared_ptr<ConnectionCore>> proving;  // the oldest first
         bool accepting = false;
         bool over = false;
     };
@@ -58,7 +61,7 @@ public:
         shared_->acceptor.close(problem);
         shared_->pause.cancel();
         const auto proving = std::exchange(shared_->proving, {});
-        for (const auto& [core, owner] : proving) owner->abandon();
+        for (const auto& core : proving) core->abandon();
     }
     NodePlace place() const override { return place_; }
     std::string interface_name() const override { return interface_of(place_.host); }
@@ -69,7 +72,7 @@ private:
 };
 
 void Listener::Shared::accept() {
-    if (over || accepting || proving.size() >= kProvingMax) return;
+    if (over || accepting) return;
     accepting = true;
     acceptor.async_accept(
         [self = shared_from_this()](const boost::system::error_code& problem, Tcp::socket socket) {
@@ -85,21 +88,42 @@ void Listener::Shared::accept() {
         });
 }
 
+/// For one more from `host`.
+void Listener::Shared::make_room(const std::string& host) {
+    const auto is_of_host = [&](const auto& core) { return core->peer_host() == host; };
+    const auto of_host =
+        static_cast<std::size_t>(std::count_if(proving.begin(), proving.end(), is_of_host));
+    auto oldest = proving.end();
+    if (of_host >= kProvingOfHostMax) {
+        oldest = std::find_if(proving.begin(), proving.end(), is_of_host);
+    } else if (proving.size() >= kProvingMax) {
+        oldest = proving.begin();
+    }
+    if (oldest == proving.end()) return;
+    const std::shared_ptr<ConnectionCore> core = std::move(*oldest);
+    proving.erase(oldest);
+    core->abandon();
+    refuse(Error{Errc::PeerGone, fmt::format("connection with {}: too many connections prove no "
+                                             "key, and this is the oldest",
+                                             core->peer())});
+}
+
 void Listener::Shared::prove(Tcp::socket socket) {
     auto core = std::make_shared<ConnectionCore>(std::move(socket), tls, options);
-    proving[core.get()] = core;
+    make_room(core->peer_host());
+    proving.push_back(core);
     // The core holds this function: a reference to itself in it would keep it for ever.
     core->handshake([self = shared_from_this(), key = core.get()](const Status& status) {
-        const auto found = self->proving.find(key);
+        const auto found = std::find_if(self->proving.begin(), self->proving.end(),
+                                        [key](const auto& each) { return each.get() == key; });
         if (found == self->proving.end()) return;
-        const std::shared_ptr<ConnectionCore> proved = std::move(found->second);
+        const std::shared_ptr<ConnectionCore> proved = std::move(*found);
         self->proving.erase(found);
         if (!status.ok()) {
             self->refuse(status.error());
         } else if (self->events.on_connection) {
             self->events.on_connection(make_handle(proved));
         }
-        self->accept();
     });
 }
 

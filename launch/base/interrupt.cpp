@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <csignal>
+#include <string_view>
 #include <unistd.h>
 
 #include "ipc/base/check.hpp"
+#include "launch/base/exit_codes.hpp"
 
 namespace paceline {
 
@@ -49,6 +51,12 @@ void on_drain_over(int /*signal*/) {
     cancel_target();
 }
 
+void on_usr1_while_loading(int /*signal*/) {
+    constexpr std::string_view kText = "paceline: SIGUSR1 came before the answer began\n";
+    (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+    ::_exit(kExitTerminated);  // another thread may hold any lock
+}
+
 void catch_signal(int signal, void (*handler)(int)) {
     struct sigaction action {};
     action.sa_handler = handler;
@@ -74,6 +82,10 @@ Interrupt::~Interrupt() {
     let_the_next_one_kill();
     std::signal(SIGUSR1, SIG_DFL);
     interrupted_token.store(nullptr);
+}
+
+void end_on_usr1_while_loading() {
+    catch_signal(SIGUSR1, on_usr1_while_loading);
 }
 
 bool Interrupt::raised() const {

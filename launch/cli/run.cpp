@@ -364,6 +364,7 @@ Command add_run(Command& app, RunOptions& options) {
 }
 
 int run_run(const RunOptions& given, const Environment& environment) {
+    end_on_usr1_while_loading();
     RunOptions options = given;
     if (options.method.empty() && options.config_file.empty())
         options.method = environment.method.empty() ? kAutoMethod : environment.method;

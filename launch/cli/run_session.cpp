@@ -177,13 +177,13 @@ Status RunSession::check_room(const Turn& turn) const {
 /// The machines of the run, if there are others.
 Status RunSession::meet_others(const RunOptions& options,
                                const Environment& environment,
-                               std::chrono::milliseconds lease,
+                               const SupervisionConfig& supervision,
                                RunLog& log) {
     const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
     if (!place) return place.error();
     if (!place.value() || place.value()->size == 1 || cluster_) return {};
     Result<std::unique_ptr<Cluster>> cluster =
-        open_cluster(*place.value(), options.meeting, environment, lease,
+        open_cluster(*place.value(), options.meeting, environment, supervision,
                      [&log](const std::string& sentence, bool is_news) {
                          is_news ? log.news(sentence) : log.info(sentence);
                      });
@@ -218,7 +218,7 @@ Status RunSession::load(const std::optional<PipelineConfig>& written,
             return s.error();
         supervision = config.supervision;
         acceptance_ = config.acceptance;
-        if (Status s = meet_others(options, environment, supervision.lease, log); !s.ok())
+        if (Status s = meet_others(options, environment, supervision, log); !s.ok())
             return s.error();
         // Plain decoding to compare with: where the target is.
         model_options_.device = to_text(target_device(config));

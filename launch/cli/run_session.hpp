@@ -11,6 +11,7 @@
 
 #include "launch/base/interrupt.hpp"
 #include "launch/cli/run.hpp"
+#include "launch/config/supervision_config.hpp"
 #include "launch/load/load_model.hpp"
 #include "launch/session/generator.hpp"
 #include "launch/session/run_stats.hpp"
@@ -94,7 +95,7 @@ private:
     };
     [[nodiscard]] Status meet_others(const RunOptions& options,
                                      const Environment& environment,
-                                     std::chrono::milliseconds lease,
+                                     const SupervisionConfig& supervision,
                                      RunLog& log);
     [[nodiscard]] Status compare_with_plain();
     [[nodiscard]] Result<double> rate_again(Generator& generator, std::size_t tokens) const;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/core.h>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "launch/placement/stage_assignment.hpp"
+#include "model/weights/gguf/gguf_shards.hpp"
 
 namespace paceline {
 namespace {
@@ -18,6 +20,36 @@ bool is_below(const fs::path& folder, const fs::path& path) {
     return end == folder.end() && at != path.end();
 }
 
+/// A link that leads out of the folder, among the files that are read with `found`: those of a
+/// folder, or the other shards of a split model.
+std::optional<fs::path> find_way_out(const fs::path& root, const fs::path& found) {
+    const auto leads_out = [&root](const fs::path& path) {
+        std::error_code error;
+        const fs::path there = fs::weakly_canonical(path, error);
+        return error || !is_below(root, there);
+    };
+    std::error_code error;
+    fs::directory_iterator entry{found, error};
+    for (; !error && entry != fs::directory_iterator{}; entry.increment(error)) {
+        if (leads_out(entry->path())) return entry->path();
+    }
+    const auto shard = parse_shard_name(found.string());
+    const int count = shard ? std::min(shard->count, kGgufShardsMax) : 0;
+    for (int number = 1; number <= count; ++number) {
+        if (leads_out(shard->path(number))) return fs::path{shard->path(number)};
+    }
+    return std::nullopt;
+}
+
+Result<std::string> checked(const fs::path& root, const fs::path& found) {
+    const std::optional<fs::path> out = find_way_out(root, found);
+    if (!out) return found.string();
+    return Error{Errc::BadFile,
+                 fmt::format("'{}' is a link that leads out of --models {}: copy what it points to "
+                             "there, or name the folder that has both",
+                             out->string(), root.string())};
+}
+
 }  // namespace
 
 Result<std::string> path_below(const std::string& folder, const std::string& path) {
@@ -27,11 +59,11 @@ Result<std::string> path_below(const std::string& folder, const std::string& pat
     if (error) return Error{Errc::BadFile, "--models " + folder + ": " + error.message()};
     // What links point to counts, so none leads out of the folder.
     const fs::path there = fs::canonical(path, error);
-    if (!error && is_below(root, there)) return there.string();
+    if (!error && is_below(root, there)) return checked(root, there);
     fs::path name = fs::path{path}.lexically_normal();
     if (!name.has_filename()) name = name.parent_path();
     const fs::path by_name = fs::canonical(root / name.filename(), error);
-    if (!error && is_below(root, by_name)) return by_name.string();
+    if (!error && is_below(root, by_name)) return checked(root, by_name);
     return Error{
         Errc::BadFile,
         fmt::format("'{}' does not lie below --models {}, and there is no '{}' in it: copy "

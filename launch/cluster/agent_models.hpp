@@ -3,7 +3,8 @@
 // machine.
 //
 // A path of the conductor that lies below the folder here too is used as it is (a shared file
-// system); of another one the last name is looked for in the folder. Whether the file has the same
+// system); of another one the last name is looked for in the folder. No link leads out of it, nor
+// does one in a model's folder or among the shards of a split model. Whether the file has the same
 // content is compared by the conductor: fingerprint and vocabulary in the stage's Hello. Reads the
 // file system; any thread.
 #pragma once

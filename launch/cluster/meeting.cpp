@@ -90,7 +90,7 @@ Result<remote::Hello> hello_of_here(const std::string& name) {
 Result<std::unique_ptr<Cluster>> open_cluster(const StarterPlace& place,
                                               const MeetingOptions& options,
                                               const Environment& environment,
-                                              std::chrono::milliseconds lease,
+                                              const SupervisionConfig& supervision,
                                               std::function<void(const std::string&, bool)> say) {
     const Result<remote::NodeKey> key = meeting_key(options, environment);
     if (!key) return key.error();
@@ -100,7 +100,8 @@ Result<std::unique_ptr<Cluster>> open_cluster(const StarterPlace& place,
     plan.listen = place.meet;
     plan.hello = std::move(hello).value();
     plan.nodes = static_cast<std::size_t>(place.size - 1);
-    plan.lease.length = lease;
+    plan.lease.length = supervision.lease;
+    plan.stop_grace = supervision.stop_grace;
     plan.say = std::move(say);
     Result<std::unique_ptr<ConductorHub>> hub = ConductorHub::open(key.value(), std::move(plan));
     if (!hub) return hub.error();

@@ -18,6 +18,7 @@
 #include "launch/base/environment.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/starter.hpp"
+#include "launch/config/supervision_config.hpp"
 
 namespace paceline {
 
@@ -48,7 +49,7 @@ void add_meeting_options(Command& command, MeetingOptions& options);
     const StarterPlace& place,
     const MeetingOptions& options,
     const Environment& environment,
-    std::chrono::milliseconds lease,
+    const SupervisionConfig& supervision,
     std::function<void(const std::string& sentence, bool is_news)> say);
 
 }  // namespace paceline

@@ -67,6 +67,7 @@ private:
     [[nodiscard]] std::optional<remote::StageKey> stage_of(const remote::Frame& frame) const;
     void lose_bulk() { end({SessionEnd::Cause::Lost, "its second connection: " + bulk_over_}); }
     void round();
+    void pump();
     void blame(std::uint32_t edge, const Error& error);
     /// The owner is told when nothing of this object is on the call stack.
     void end(SessionEnd how) {
@@ -99,6 +100,7 @@ private:
     std::string bulk_over_;  // why, once it is
     std::uint64_t run_ = 0;  // the conductor's session number
     Nanos counted_at_{0};
+    bool round_posted_ = false;
     bool ended_ = false;
 };
 
@@ -116,13 +118,25 @@ Status Session::on_frame(const remote::Frame& frame) {
                                          "' came before Hello"};
     }
     const Status served = serve(frame);
-    if (served.ok() && !ended_ && relay_.take_room()) relay_.pump();
+    if (served.ok() && !ended_ && relay_.take_room()) pump();
     if (!served.ok()) end({SessionEnd::Cause::Failed, served.error().what});
     return served;
 }
 
 Status Session::greet(const remote::Hello& hello) {
     if (stages_) return Error{Errc::Protocol, "a second Hello"};
+    const bool is_own =
+        hello.session == plan_.hello.session || hello.machine == plan_.hello.machine;
+    if (is_own) {
+        const std::string why = fmt::format(
+            "{} answers with the identity of this machine, '{}': the connection leads back to it",
+            link_.peer(), plan_.hello.node);
+        link_.say(remote::Refused{why});
+        end({SessionEnd::Cause::Refused, why});
+        return {};
+    }
+    // The first lease is as long as the conductor counts it.
+    if (hello.lease_ms != 0) plan_.lease.length = std::chrono::milliseconds{hello.lease_ms};
     const auto begin = [&]() -> Status {
         if (const Status opened = memory_.open(); !opened.ok()) return opened;
         Result<std::shared_ptr<CancelBoard>> board = memory_.board();
@@ -192,6 +206,7 @@ Status Session::on_bulk_frame(const remote::Frame& frame) {
     for (const BulkOrder::Held& held : bulk_order_.arrived(who)) {
         if (status.ok() && !ended_) status = handle(held.frame);
     }
+    if (!ended_) memory_.drop(bulk_order_.to_drop(), relay_);
     return status;
 }
 
@@ -233,7 +248,7 @@ Status Session::handle(const remote::Frame& frame) {
     } else if (const auto* make = std::get_if<remote::MakeMemory>(&frame)) {
         status = memory_.make(*make, relay_);
     } else if (const auto* drop = std::get_if<remote::DropMemory>(&frame)) {
-        memory_.drop(*drop, relay_);
+        memory_.drop(bulk_order_.to_drop(*drop), relay_);
     } else if (const auto* control = std::get_if<remote::StageControl>(&frame)) {
         status = stages_->pass_on(*control);
     } else if (const auto* edge = std::get_if<remote::EdgeFrame>(&frame)) {
@@ -270,11 +285,21 @@ void Session::round() {
         link_.say(remote::LeaseAsk{ask->number, static_cast<std::uint64_t>(ask->asked.count())});
     stages_->poll(now);
     if (ended_) return;
-    relay_.pump();
+    pump();
     board_->pump(link_);
     if (stages_->empty() || now - counted_at_ < kCountersInterval) return;
     counted_at_ = now;
     link_.say(stages_->counters(now));
+}
+
+/// A further round follows behind other work of the thread if there was more than one can move.
+void Session::pump() {
+    if (!relay_.pump() || std::exchange(round_posted_, true)) return;
+    boost::asio::post(io_, [this, alive = alive_] {
+        if (!*alive) return;
+        round_posted_ = false;
+        round();
+    });
 }
 
 void Session::blame(std::uint32_t edge, const Error& error) {

@@ -4,7 +4,8 @@
 // follows it for the same stage must not: the conductor sends a mark on the first connection, and
 // the agent holds all that comes behind it for that stage until as many Begins have come as the
 // mark says. Other stages do not wait. A further mark holds what is held already too: no Begin
-// waits for a frame. Pure; bounded by the windows of the edges.
+// waits for a frame. Memory that a held message names is dropped behind it. Pure; bounded by the
+// windows of the edges.
 #pragma once
 
 #include <algorithm>
@@ -61,6 +62,16 @@ public:
         if (state.come < state.wanted) return {};
         return std::exchange(state.held, {});
     }
+    /// Of the memories that are to be dropped, those that no held message names. The others stay
+    /// here; ask again, without `more`, when what arrived() returned was handled.
+    [[nodiscard]] remote::DropMemory to_drop(const remote::DropMemory& more = {}) {
+        dropping_.insert(dropping_.end(), more.ids.begin(), more.ids.end());
+        const auto free = std::stable_partition(dropping_.begin(), dropping_.end(),
+                                                [this](std::uint64_t id) { return names(id); });
+        remote::DropMemory now{{free, dropping_.end()}};
+        dropping_.erase(free, dropping_.end());
+        return now;
+    }
     void forget(remote::StageKey stage) { stages_.erase(stage); }
 
 private:
@@ -69,7 +80,21 @@ private:
         std::uint64_t come = 0;
         std::deque<Held> held;
     };
+    /// Whether a held message names this memory.
+    [[nodiscard]] bool names(std::uint64_t id) const {
+        const auto in_frame = [id](const Held& held) {
+            const auto* control = std::get_if<remote::StageControl>(&held.frame);
+            return control != nullptr && std::find(control->files.begin(), control->files.end(),
+                                                   id) != control->files.end();
+        };
+        return std::any_of(stages_.begin(), stages_.end(), [&](const auto& each) {
+            const std::deque<Held>& held = each.second.held;
+            return std::any_of(held.begin(), held.end(), in_frame);
+        });
+    }
+
     std::map<remote::StageKey, State> stages_;
+    std::vector<std::uint64_t> dropping_;  // memories that a held message names
 };
 
 }  // namespace paceline

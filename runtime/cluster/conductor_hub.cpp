@@ -25,6 +25,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 /// How often leases are looked at; frames have a doorbell of their own.
 constexpr std::chrono::milliseconds kLookInterval{100};
+/// An agent that was not heard for so long is not given a place: it asks every 0.5 s.
+constexpr std::chrono::milliseconds kFreshLimit{2'000};
 constexpr std::chrono::milliseconds kGoodbye{1'500};
 constexpr std::chrono::milliseconds kGoodbyeStep{5};
 
@@ -35,7 +37,15 @@ struct Guest {
     NodeSlot* slot = nullptr;
     remote::Hello hello{};
     std::weak_ptr<Guest> first{};  // of a second connection: the one that it belongs to
+    SteadyClock::time_point heard{};
     bool is_bulk = false;
+    bool is_closing = false;
+
+    /// Whether its agent has said Hello and counts as connected.
+    [[nodiscard]] bool is_agent() const {
+        return raw != nullptr && !is_bulk && !is_closing && !hello.node.empty() &&
+               (slot == nullptr || slot->is_connected_by(raw));
+    }
 };
 using GuestPtr = std::shared_ptr<Guest>;
 
@@ -43,10 +53,11 @@ class Hub final : public ConductorHub {
 public:
     Hub(const remote::NodeKey& key, HubPlan plan) : key_{key}, plan_{std::move(plan)} {
         for (std::size_t i = 0; i < plan_.nodes; ++i)
-            slots_.push_back(std::make_unique<NodeSlot>(io_, plan_.lease));
+            slots_.push_back(std::make_unique<NodeSlot>(io_, plan_.lease, plan_.stop_grace));
         hellos_.resize(plan_.nodes);
         names_ = plan_.names;
         names_.resize(plan_.nodes);
+        plan_.hello.lease_ms = lease_ms();
     }
     ~Hub() override;
 
@@ -63,10 +74,16 @@ private:
     [[nodiscard]] Status on_frame(const GuestPtr& guest, const remote::Frame& frame);
     void on_end(const GuestPtr& guest, const Error& error);
     [[nodiscard]] Status on_hello(const GuestPtr& guest, const remote::Hello& hello);
+    [[nodiscard]] std::string objection_to(const Guest& guest) const;
+    void replace_earlier(const remote::Hello& hello);
+    [[nodiscard]] std::uint32_t lease_ms() const {
+        return static_cast<std::uint32_t>(plan_.lease.length / std::chrono::milliseconds{1});
+    }
     [[nodiscard]] Status refuse(Guest& guest, const std::string& reason);
     [[nodiscard]] std::optional<std::size_t> slot_for(const remote::Hello& hello) const;
     void seat(const GuestPtr& guest, std::size_t index);
     void seat_spares();
+    void close_silent();
     void look();
     void await_goodbyes(SteadyClock::time_point deadline);
     void say(const std::string& sentence, bool is_news = false) {
@@ -157,6 +174,7 @@ void Hub::take(remote::ConnectionPtr connection) {
             if (known && known->slot != nullptr) known->slot->on_broken(edge, e);
         });
     guest->raw = guest->side.get();
+    guest->heard = SteadyClock::now();
     guests_.push_back(guest);
     guest->raw->link.start(
         {.on_frame = [this, guest](const remote::Frame& frame) { return on_frame(guest, frame); },
@@ -195,6 +213,7 @@ Status Hub::on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello) {
 
 Status Hub::on_frame(const GuestPtr& guest, const remote::Frame& frame) {
     if (guest->slot != nullptr) return guest->slot->on_frame(guest->raw, frame);
+    guest->heard = SteadyClock::now();
     if (const auto* hello = std::get_if<remote::Hello>(&frame)) {
         if (hello->channel == remote::Channel::Bulk) return on_bulk_hello(guest, *hello);
         return on_hello(guest, *hello);
@@ -202,11 +221,8 @@ Status Hub::on_frame(const GuestPtr& guest, const remote::Frame& frame) {
     if (guest->is_bulk) return Error{Errc::Protocol, "an agent sends nothing here"};
     // A machine that waits for a place keeps its lease; nothing else is wanted of it.
     if (const auto* ask = std::get_if<remote::LeaseAsk>(&frame)) {
-        guest->raw->link.say(remote::LeaseGrant{
-            ask->number, ask->asked_ns, 0, Epoch{},
-            static_cast<std::uint32_t>(
-                std::chrono::duration_cast<std::chrono::milliseconds>(plan_.lease.length)
-                    .count())});
+        guest->raw->link.say(
+            remote::LeaseGrant{ask->number, ask->asked_ns, 0, Epoch{}, lease_ms()});
     }
     return {};
 }
@@ -241,38 +257,64 @@ Status Hub::refuse(Guest& guest, const std::string& reason) {
         const std::lock_guard lock{door_};
         last_refusal_ = reason;
     }
+    guest.is_closing = true;
     guest.raw->link.say(remote::Refused{reason});
     guest.raw->link.close(reason);
     say(reason);
     return {};
 }
 
-Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
-    guest->hello = hello;
-    const auto same = [&](const remote::Hello& other) { return other.machine == hello.machine; };
-    if (same(plan_.hello)) {
-        return refuse(*guest, fmt::format("machine '{}' is that of the conductor: an agent is for "
-                                          "another one (or has a --name of its own)",
-                                          hello.node));
+/// Why this machine cannot take part; empty: it can.
+std::string Hub::objection_to(const Guest& guest) const {
+    const remote::Hello& hello = guest.hello;
+    if (hello.machine == plan_.hello.machine || hello.session == plan_.hello.session) {
+        return fmt::format(
+            "machine '{}' is that of the conductor: an agent is for another one (or has a "
+            "--node-name of its own)",
+            hello.node);
     }
-    bool twice = false;
-    {
-        const std::lock_guard lock{door_};
-        for (std::size_t i = 0; i < slots_.size(); ++i) {
-            if (!slots_[i]->is_connected() || !hellos_[i] || !same(*hellos_[i])) continue;
-            if (hellos_[i]->session == hello.session) {
-                // The same agent: the end of its old connection has not arrived.
-                slots_[i]->replace();
-                continue;
-            }
-            twice = true;
+    const std::string here = fmt::format("the machine at {}", guest.raw->link.peer());
+    const auto same_name = [&](const std::string& other) {
+        return fmt::format(
+            "two machines are called '{}': {} and {}; give one of them another name with "
+            "--node-name",
+            hello.node, other, here);
+    };
+    if (hello.node == plan_.hello.node) return same_name("the conductor's");
+    for (const std::weak_ptr<Guest>& each : firsts_) {
+        const GuestPtr other = each.lock();
+        if (!other || !other->is_agent()) continue;
+        if (other->hello.machine == hello.machine) {
+            return fmt::format("machine '{}' has an agent already: two tasks on one machine",
+                               hello.node);
+        }
+        if (other->hello.node != hello.node) continue;
+        return same_name("the machine at " + other->raw->link.peer()) +
+               ", or start this one again in some seconds if that one has ended";
+    }
+    return {};
+}
+
+/// The same agent connects anew: the end of its old connection has not arrived.
+void Hub::replace_earlier(const remote::Hello& hello) {
+    for (const std::weak_ptr<Guest>& each : firsts_) {
+        const GuestPtr old = each.lock();
+        const bool same = old && old->is_agent() && old->hello.machine == hello.machine &&
+                          old->hello.session == hello.session;
+        if (!same) continue;
+        if (old->slot != nullptr) {
+            old->slot->replace();
+        } else {
+            old->is_closing = true;
+            old->raw->link.close("its agent has connected anew");
         }
     }
-    if (twice) {
-        return refuse(*guest, fmt::format("machine '{}' has an agent already: two tasks on one "
-                                          "machine",
-                                          hello.node));
-    }
+}
+
+Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
+    guest->hello = hello;
+    replace_earlier(hello);
+    if (const std::string why = objection_to(*guest); !why.empty()) return refuse(*guest, why);
     guest->raw->link.say(plan_.hello);
     firsts_.push_back(guest);
     std::erase_if(firsts_, [](const auto& each) { return each.expired(); });
@@ -288,7 +330,10 @@ Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
 /// seat_spares().
 std::optional<std::size_t> Hub::slot_for(const remote::Hello& hello) const {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-        if (!slots_[i]->is_connected() && names_[i] == hello.node) return i;
+        if (slots_[i]->is_connected() || names_[i] != hello.node) continue;
+        // Stages may still run on another machine that had this name.
+        const bool may_run = slots_[i]->is_leased() && hellos_[i]->machine != hello.machine;
+        if (!may_run) return i;
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (!slots_[i]->is_connected() && !slots_[i]->is_leased() && names_[i].empty()) return i;
@@ -315,20 +360,34 @@ void Hub::seat(const GuestPtr& guest, std::size_t index) {
 void Hub::seat_spares() {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i]->is_connected() || slots_[i]->is_leased()) continue;
-        const auto spare = std::find_if(guests_.begin(), guests_.end(), [](const GuestPtr& guest) {
-            return !guest->hello.node.empty() && guest->side;
-        });
+        const auto now = SteadyClock::now();
+        const auto spare =
+            std::find_if(guests_.begin(), guests_.end(), [now](const GuestPtr& guest) {
+                return guest->is_agent() && guest->side && now - guest->heard < kFreshLimit;
+            });
         const std::lock_guard lock{door_};
         if (spare == guests_.end() || !hellos_[i]) continue;
         asio::post(io_, [this, guest = *spare, i] {
-            if (!slots_[i]->is_connected() && guest->side) seat(guest, i);
+            if (!slots_[i]->is_connected() && guest->is_agent() && guest->side) seat(guest, i);
         });
         return;
     }
 }
 
+/// Agents without a place behind a link that was cut: each asks for its lease as all do.
+void Hub::close_silent() {
+    const auto now = SteadyClock::now();
+    const auto limit = plan_.lease.length + plan_.lease.margin;
+    for (const GuestPtr& guest : guests_) {
+        if (!guest->is_agent() || now - guest->heard < limit) continue;
+        guest->is_closing = true;
+        guest->raw->link.close("nothing came from it for the length of a lease");
+    }
+}
+
 void Hub::look() {
     for (const auto& slot : slots_) slot->round();
+    close_silent();
     seat_spares();
     timer_.expires_after(kLookInterval);
     timer_.async_wait([this](const boost::system::error_code& error) {

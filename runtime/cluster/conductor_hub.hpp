@@ -5,7 +5,8 @@
 // Each machine that the run wants gets a slot (node_slot.hpp), in the order in which they came or,
 // where the plan names its nodes, by name. A machine that is not wanted (more of them than slots)
 // waits without stages; it takes the place of one whose lease has ended. A machine that returns
-// under its name gets its own place.
+// under its name gets its own place. Refused are a second agent of a machine, a second machine with
+// the name of one that is there, and a connection that leads back to this process.
 //
 // Has a thread for all connections and relays, and one for the relays' doorbell. Made and destroyed
 // on the thread that starts the run; outlives the node agents that it makes.
@@ -33,6 +34,7 @@ struct HubPlan {
     std::size_t nodes = 0;                // other machines that the run wants
     std::vector<std::string> names = {};  // of their slots, in order; empty: as they come
     LeaseRules lease;
+    std::chrono::milliseconds stop_grace{5'000};  // a stopped stage is waited for this long
     /// Sentences for the log, from the hub's thread; `is_news`: a machine is lost or back. May be
     /// empty.
     std::function<void(const std::string& sentence, bool is_news)> say = {};

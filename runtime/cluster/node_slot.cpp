@@ -148,8 +148,17 @@ void NodeSlot::round() {
         give_up("nothing came from it until its lease ended");
         return round();
     }
-    side_->relay.pump([this] { run_commands(); });
+    if (side_->relay.pump([this] { run_commands(); })) post_round();
     if (side_ && side_->board) side_->board->pump(side_->link);
+}
+
+/// Behind what the thread has to do besides.
+void NodeSlot::post_round() {
+    if (std::exchange(round_posted_, true)) return;
+    boost::asio::post(io_, [this] {
+        round_posted_ = false;
+        round();
+    });
 }
 
 void NodeSlot::close(const std::string& reason) {

@@ -75,7 +75,9 @@ public:
     using Nanos = std::chrono::nanoseconds;
     using Command = std::function<void(LinkSide& side)>;
 
-    NodeSlot(boost::asio::io_context& io, LeaseRules rules) : io_{io}, rules_{rules} {}
+    /// `stop_grace`: how long a stopped stage of the machine is waited for.
+    NodeSlot(boost::asio::io_context& io, LeaseRules rules, std::chrono::milliseconds stop_grace)
+        : io_{io}, rules_{rules}, stop_grace_{stop_grace} {}
     NodeSlot(const NodeSlot&) = delete;
     NodeSlot& operator=(const NodeSlot&) = delete;
 
@@ -87,6 +89,7 @@ public:
     [[nodiscard]] std::deque<NodeEvent> take_events();
     /// announce() on it when there are events.
     void wake_with(Doorbell bell);
+    [[nodiscard]] std::chrono::milliseconds stop_grace() const { return stop_grace_; }
 
     // ---- the connections' side ----
 
@@ -106,6 +109,7 @@ public:
     void on_end(const LinkSide* from, const Error& error);
     void round();
     [[nodiscard]] bool is_connected() const { return side_ != nullptr; }
+    [[nodiscard]] bool is_connected_by(const LinkSide* side) const { return side_.get() == side; }
     /// Whether its stages may still run on a machine that was lost.
     [[nodiscard]] bool is_leased() const { return lease_.has_value(); }
     void on_broken(std::uint32_t edge, const Error& error) { tell(EdgeBroken{edge, error}); }
@@ -119,16 +123,19 @@ private:
     };
     void run_commands();
     void give_up(const std::string& why);
+    void post_round();
     void tell(NodeEvent event);
 
     boost::asio::io_context& io_;
     LeaseRules rules_;
+    const std::chrono::milliseconds stop_grace_;
 
     std::unique_ptr<LinkSide> side_;
     std::vector<std::unique_ptr<LinkSide>> closing_;
     std::optional<LeaseGranter> lease_;
     Epoch epoch_{0};
     std::string why_;
+    bool round_posted_ = false;
 
     std::mutex door_;  // of what follows
     std::deque<Posted> commands_;

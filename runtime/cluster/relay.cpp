@@ -26,7 +26,7 @@ void Relay::for_all(What what) {
     }
 }
 
-void Relay::pump(const std::function<void()>& before_send) {
+bool Relay::pump(const std::function<void()>& before_send) {
     for_all<RelayIn>([this](RelayIn& in) { return in.pump(port_); });
     for (int i = 0; i < kFramesMax; ++i) {
         bool any = false;
@@ -36,9 +36,9 @@ void Relay::pump(const std::function<void()>& before_send) {
             any = out.flush(port_) || any;
             return Status{};
         });
-        if (!any) return;
+        if (!any) return false;
     }
-    room_ = true;  // another round goes on
+    return true;
 }
 
 /// What came for one edge goes on at once.

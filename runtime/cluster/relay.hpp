@@ -30,9 +30,11 @@ public:
     void drop(std::uint32_t edge) { edges_.erase(edge); }
     void clear() { edges_.clear(); }
 
-    /// Moves what can be moved now. `before_send` is called when frames were taken out of rings and
-    /// before they are sent: what caused them can be sent first. It may add and drop edges.
-    void pump(const std::function<void()>& before_send = {});
+    /// Moves what can be moved now, up to a bound; whether it stopped there, so that the caller has
+    /// to call again after other work of the thread. `before_send` is called when frames were taken
+    /// out of rings and before they are sent: what caused them can be sent first. It may add and
+    /// drop edges.
+    bool pump(const std::function<void()>& before_send = {});
     /// Errc::Protocol: the other machine sent what cannot be.
     [[nodiscard]] Status take(const remote::EdgeFrame& frame);
     [[nodiscard]] Status take(const remote::TensorPart& part);

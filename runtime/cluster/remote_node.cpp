@@ -114,7 +114,7 @@ Status RemoteNode::assign(Incarnation who,
     order.actors = stage.process.actors;
     order.name = stage.process.name;
     order.cores.assign(stage.process.cores.begin(), stage.process.cores.end());
-    order.stop_grace_ms = 5'000;
+    order.stop_grace_ms = static_cast<std::uint32_t>(slot_.stop_grace().count());
     order.trace_events = 0;
     order.spec = encode(StageOrigin{stage.process.on_death, view.value().snapshot().jobs});
     post([order = std::move(order)](LinkSide& side) { side.link.say(order); });

@@ -1,11 +1,14 @@
 """A pipeline on two machines: the conductor and an agent, over loopback with TLS. The bytes are those of one process."""
 
 import os
+import re
 import select
 import signal
+import socket
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from cluster_fixture import ALL_AWAY, Cluster, DRAFT_AWAY, SEGMENT_AWAY, Wire
 from deeper_model import write_deeper
@@ -34,6 +37,62 @@ class TwoMachines(Cluster):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, self.plain(*args))
         self.assertEqual(agent.wait(60), 0)
+
+
+class Early(Cluster):
+    """SIGUSR1 before there is an answer that could end."""
+
+    def test_a_conductor_that_waits_for_machines_ends_with_a_sentence(self):
+        process = subprocess.Popen(self.conductor(self.config(DRAFT_AWAY), "-p", PROMPT), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment())
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                break
+            except ConnectionRefusedError:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+        process.send_signal(signal.SIGUSR1)
+        _, error = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, 143, error)
+        self.assertIn(b"SIGUSR1 came before the answer began", error)
+
+    def test_an_agent_that_waits_for_its_conductor_ends(self):
+        with socket.create_server(("127.0.0.1", self.port)) as server:
+            agent = self.agent()
+            server.settimeout(60)
+            server.accept()[0].close()
+            agent.send_signal(signal.SIGUSR1)
+            self.assertEqual(agent.wait(10), 143)
+
+    def test_one_machine_ends_with_a_sentence(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, writer)
+        process = subprocess.Popen([BINARY, "run", "-m", self.model, "-f", "-"], stdin=reader, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment())
+        os.close(reader)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not waits_for_input(process.pid):
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGUSR1)
+        _, error = process.communicate(timeout=10)
+        self.assertEqual(process.returncode, 143, error)
+        self.assertIn(b"SIGUSR1 came before the answer began", error)
+
+
+def waits_for_input(pid: int) -> bool:
+    """Whether it reads its standard input, which has nothing; also where the kernel does not say that."""
+    try:
+        words = Path(f"/proc/{pid}/syscall").read_text().split()
+    except OSError:
+        time.sleep(1)
+        return True
+    return words[:2] == ["0", "0x0"]
 
 
 class Answer:
@@ -158,6 +217,16 @@ class Losses(Cluster):
                 run.process.send_signal(sent)
                 self.assertEqual(run.finish(), self.plain(*self.ARGS), run.error())
                 self.assertEqual(agent.wait(60), 0, agent.stderr.read())
+
+    def test_a_stopped_stage_of_an_agent_is_waited_for_as_long_as_the_file_says(self):
+        agent = self.agent()
+        run = Answer(self, self.config(SEGMENT_AWAY + "[supervision]\nstop_grace_s = 1\n"), *self.ARGS)
+        run.wait_for_text(60)
+        os.kill(stages_of(agent.pid)[0], signal.SIGSTOP)
+        self.assertEqual(run.finish(), self.plain(*self.ARGS), run.error())
+        waited = re.search(r"was stopped and not continued for ([\d,]+) ms", run.error())
+        self.assertIsNotNone(waited, run.error())
+        self.assertLess(int(waited[1].replace(",", "")), 4_900)
 
     def test_a_conductor_that_is_killed_leaves_no_stage(self):
         agent = self.agent()

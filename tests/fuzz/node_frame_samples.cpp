@@ -44,6 +44,7 @@ Hello some_hello(Channel channel, SeededRandom& random) {
     hello.session = random.next();
     hello.cores = random.below(200);
     hello.memory_bytes = random.next();
+    hello.lease_ms = random.below(10'000);
     hello.devices = some<DeviceFound>(random, 3, [](SeededRandom& from) {
         return DeviceFound{some_text(from), some_text(from), from.next()};
     });

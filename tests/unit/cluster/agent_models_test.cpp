@@ -54,6 +54,29 @@ TEST_CASE("nothing leads out of the folder") {
     }
 }
 
+TEST_CASE("no link in a model's folder or among the shards of a split model leads out") {
+    const Models m;
+    const fs::path models = m.root / "models";
+    CHECK(path_below(m.models, m.at("models/deep")).ok());
+    fs::create_symlink(models / "a.gguf", models / "deep" / "near.gguf");
+    CHECK(path_below(m.models, m.at("models/deep")).ok());
+    fs::create_symlink(m.root / "other" / "c.gguf", models / "deep" / "far.gguf");
+    for (const std::string& path : {m.at("models/deep"), std::string{"/elsewhere/deep"}}) {
+        const auto found = path_below(m.models, path);
+        REQUIRE_FALSE(found.ok());
+        CHECK(found.error().code == Errc::BadFile);
+        CHECK(found.error().what.find("far.gguf' is a link that leads out of --models") !=
+              std::string::npos);
+    }
+    // A file beside them is of no model folder.
+    CHECK(path_below(m.models, m.at("models/deep/b.gguf")).ok());
+    std::ofstream{models / "s-00001-of-00002.gguf"} << "x";
+    const std::string shard = m.at("models/s-00001-of-00002.gguf");
+    CHECK(path_below(m.models, shard).ok());  // the other one is missing, which its reader says
+    fs::create_symlink(m.root / "other" / "c.gguf", models / "s-00002-of-00002.gguf");
+    CHECK(path_below(m.models, shard).error().code == Errc::BadFile);
+}
+
 TEST_CASE("an assignment gets the paths and cores of the agent's machine") {
     const Models m;
     StageAssignment assignment;

@@ -115,3 +115,18 @@ TEST_CASE("other stages do not wait, and a held frame keeps the bytes that it bo
     CHECK(std::get<remote::TensorPart>(held[1].frame).bytes[0] == std::byte{7});
     CHECK_FALSE(order.holds_any());
 }
+
+TEST_CASE("memory that a held message names is dropped behind it, other memory at once") {
+    BulkOrder order;
+    order.mark({stage(1), 1});
+    remote::StageControl rewire;
+    rewire.who = stage(1);
+    rewire.files = {20, 21};
+    order.hold(stage(1), rewire);
+    CHECK(order.to_drop({{20, 30}}).ids == std::vector<std::uint64_t>{30});
+    CHECK(order.to_drop({{21}}).ids.empty());
+    CHECK(order.to_drop().ids.empty());
+    CHECK(order.arrived(stage(1)).size() == 1);
+    CHECK(order.to_drop().ids == std::vector<std::uint64_t>{20, 21});
+    CHECK(order.to_drop().ids.empty());
+}

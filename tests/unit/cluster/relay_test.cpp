@@ -292,3 +292,30 @@ TEST_CASE("what cannot come from a sender that keeps the rules is refused") {
     CHECK(in.take(bad).ok());
     CHECK(in.take(part).ok());
 }
+
+TEST_CASE("a relay that stops at the bound of a round says that there is more") {
+    struct Endless final : FramePort {
+        remote::Sent send(const remote::Frame&, remote::Lane, bool) override {
+            ++frames;
+            return remote::Sent::Queued;
+        }
+        int frames = 0;
+    };
+    Endless port;
+    Relay out{port, [](std::uint32_t, const Error&) {}};
+    const Channel near{128, 1, 64};
+    out.add(kEdge, RelayOut::attach(kEdge, kEpoch, near.memory()).value());
+    RingProducer producer = RingProducer::attach(ShmRegion::attach(near.ring.fd(), 1).value(),
+                                                 kEpoch, std::span<const KindRule>{kDataKinds})
+                                .value();
+    for (int i = 0; i < 100; ++i) {
+        msg::Price price{};
+        REQUIRE(producer.try_push(static_cast<std::uint16_t>(msg::Kind::Price), bytes_of(price)) ==
+                Push::Ok);
+    }
+    CHECK(out.pump());
+    CHECK(port.frames == 64);
+    CHECK_FALSE(out.take_room());  // nothing has come: only the caller can go on
+    CHECK_FALSE(out.pump());
+    CHECK(port.frames == 100);
+}

@@ -146,7 +146,7 @@ TEST_CASE("bytes that are no frame, and another version, are refused by their he
     Reader version;
     bytes = encoded(Kill{});
     overwrite(bytes, 4, static_cast<std::uint16_t>(kNodeVersion + 1));
-    CHECK(has(version.error_of(bytes), "field 'version': the other machine speaks version 2"));
+    CHECK(has(version.error_of(bytes), "field 'version': the other machine speaks version 3"));
     Reader zero;
     bytes = encoded(Kill{});
     overwrite(bytes, 24, std::uint64_t{1});

@@ -139,3 +139,14 @@ TEST_CASE("an interface means its address, and a wildcard is refused") {
     CHECK(has(find_own_address("::").error().what, "means all interfaces"));
     CHECK(has(find_own_address("no such place").error().what, "'no such place' is neither"));
 }
+
+TEST_CASE("a name that means only a loopback address is refused, localhost and numbers are not") {
+    CHECK(find_own_address("localhost").ok());
+    CHECK(find_own_address("127.0.0.1").value() == "127.0.0.1");
+    CHECK(find_own_address("::1").value() == "::1");
+    // Written in no usual form, it is looked up as a name is.
+    const Result<std::string> name = find_own_address("127.1");
+    REQUIRE_FALSE(name.ok());
+    CHECK(has(name.error().what, "'127.1' means 127.0.0.1 on this machine"));
+    CHECK(has(name.error().what, "give an address or an interface of it instead: "));
+}
