@@ -157,7 +157,7 @@ Growth::Step DraftRequest::next(const ChainStop& stop) {
     if (uses_model()) {
         worth.weigh(growth, text->tree);
     } else {
-        worth.weigh_source(growth, model_ != nullptr);
+        worth.weigh_source(growth, model_ != nullptr || (source && source->observes()));
     }
     return growth.next(text->tree, room());
 }

@@ -97,6 +97,8 @@ struct DraftSource {
     }
     /// What the target said after observed nodes below the text's last token.
     virtual void observe(std::span<const msg::OwnToken> /*own*/) {}
+    /// Whether it learns from observed nodes: candidates that are not sent are then of no use.
+    [[nodiscard]] virtual bool observes() const { return false; }
     [[nodiscard]] virtual msg::Origin origin() const { return msg::Origin::Trunk; }
 };
 

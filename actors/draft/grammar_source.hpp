@@ -43,6 +43,7 @@ public:
     void observe(std::span<const msg::OwnToken> own) override {
         if (next_ != nullptr) next_->observe(own);
     }
+    [[nodiscard]] bool observes() const override { return next_ != nullptr && next_->observes(); }
     /// Of the last proposal: all of it has one.
     [[nodiscard]] msg::Origin origin() const override { return origin_; }
 

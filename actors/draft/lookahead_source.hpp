@@ -68,6 +68,7 @@ public:
                                                std::int32_t depth,
                                                const CancelToken& cancel) override;
     void observe(std::span<const msg::OwnToken> own) override { rows_.take(own); }
+    [[nodiscard]] bool observes() const override { return true; }
     [[nodiscard]] msg::Origin origin() const override { return msg::Origin::Lookup; }
 
     /// Row 0, then the rows below it that are there.

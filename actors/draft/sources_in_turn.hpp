@@ -40,6 +40,7 @@ public:
     }
     /// Only the second one may observe: the names of two sources could be the same.
     void observe(std::span<const msg::OwnToken> own) override { second_->observe(own); }
+    [[nodiscard]] bool observes() const override { return second_->observes(); }
     [[nodiscard]] msg::Origin origin() const override { return first_->origin(); }
 
 private:

@@ -37,10 +37,10 @@ void PassWorth::limit(Growth& growth) const {
         growth.limit(static_cast<std::int32_t>(std::min(account_.price.candidates_max, kGammaMax)));
 }
 
-void PassWorth::weigh_source(Growth& growth, bool beside_model) const {
+void PassWorth::weigh_source(Growth& growth, bool rests) const {
     if (!known()) return;
     limit(growth);
-    growth.pause(account_.off() && beside_model);
+    growth.pause(account_.off() && rests);
 }
 
 void PassWorth::weigh(Growth& growth, const DraftTree& tree) {

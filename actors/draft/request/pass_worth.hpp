@@ -29,9 +29,9 @@ public:
 
     /// What the next growth.next() expands with a model that serves the text.
     void weigh(Growth& growth, const DraftTree& tree);
-    /// The same with a source alone: it answers at once. `beside_model`: one that does not know
-    /// this text.
-    void weigh_source(Growth& growth, bool beside_model) const;
+    /// The same with a source alone: it answers at once. `rests`: while nothing is speculated; else
+    /// its candidates are compared with the text all the same.
+    void weigh_source(Growth& growth, bool rests) const;
 
     /// Log probability of a node's path, as far as earlier candidates have shown it.
     [[nodiscard]] float path_log(const DraftTree& tree, DraftNodeId node) const;
