@@ -61,7 +61,7 @@ inline constexpr std::uint32_t kModelBytesMin = 4 + 4 + 8;
 inline constexpr std::uint32_t kStageKeyBytes = 2 + 4;
 inline constexpr std::uint32_t kMemoryBytesMin =
     8 + 1 + kStageKeyBytes + 4 + 4 + 8 + 1 + 1 + 1 + 4 + 8 + 4;
-inline constexpr std::uint32_t kStageCountersBytesMin = kStageKeyBytes + 4;
+inline constexpr std::uint32_t kStageCountersBytesMin = kStageKeyBytes + 4 + 4;
 
 template <class Archive>
 void serialize(Archive& a, StageKey& key) {
@@ -219,11 +219,13 @@ template <class Archive>
 void serialize(Archive& a, StageCounters& stage) {
     field(a, "who", stage.who);
     field(a, "block", bounded(stage.block, kBlockBytesMax));
+    field(a, "events", bounded(stage.events, kTraceBytesMax));
 }
 
 template <class Archive>
 void serialize(Archive& a, Counters& counters) {
     field(a, "sampled", counters.sampled_ns);
+    field(a, "ahead", counters.ahead_ns);
     field(a, "stages", bounded(counters.stages, kStagesMax, kStageCountersBytesMin));
 }
 

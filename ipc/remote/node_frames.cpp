@@ -29,7 +29,8 @@ constexpr std::uint32_t kHelloBytes = 3 * kNameBytesMax + kDevicesMax * (2 * kNa
 constexpr std::uint32_t kStartBytes =
     2 * control::kActorsMax + kNameBytesMax + 4 * kCoresMax + control::kAssignBytesMax;
 constexpr std::uint32_t kMakeBytes = kMemoriesMax * (kMemoryBytesMin + kNameBytesMax);
-constexpr std::uint32_t kCountersBytes = kStagesMax * (kStageCountersBytesMin + kBlockBytesMax);
+constexpr std::uint32_t kCountersBytes =
+    kStagesMax * (kStageCountersBytesMin + kBlockBytesMax + kTraceBytesMax);
 
 /// The longest control message of a connection: a long Begin has one of its own.
 std::uint32_t control_bytes_max(Channel channel) {

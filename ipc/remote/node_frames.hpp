@@ -55,13 +55,14 @@ inline constexpr std::size_t kNodeHeaderBytes = 32;
 
 inline constexpr std::uint32_t kNameBytesMax = control::kNameBytesMax;
 inline constexpr std::uint32_t kTextBytesMax = control::kTextBytesMax;
-inline constexpr std::uint32_t kDevicesMax = 64;          // of one machine
-inline constexpr std::uint32_t kModelsMax = 256;          // below an agent's --models folder
-inline constexpr std::uint32_t kCoresMax = 1024;          // that a stage is pinned to
-inline constexpr std::uint32_t kStagesMax = 72;           // of one machine
-inline constexpr std::uint32_t kMemoriesMax = 800;        // made by one frame: kControlFilesMax
-inline constexpr std::uint32_t kBlockBytesMax = 1024;     // of a telemetry block without its trace
-inline constexpr std::uint32_t kPartBytesMax = 1U << 18;  // of a tensor or a telemetry block
+inline constexpr std::uint32_t kDevicesMax = 64;           // of one machine
+inline constexpr std::uint32_t kModelsMax = 256;           // below an agent's --models folder
+inline constexpr std::uint32_t kCoresMax = 1024;           // that a stage is pinned to
+inline constexpr std::uint32_t kStagesMax = 72;            // of one machine
+inline constexpr std::uint32_t kMemoriesMax = 800;         // made by one frame: kControlFilesMax
+inline constexpr std::uint32_t kBlockBytesMax = 1024;      // of a telemetry block without its trace
+inline constexpr std::uint32_t kTraceBytesMax = 256 * 56;  // of a stage's new trace events
+inline constexpr std::uint32_t kPartBytesMax = 1U << 18;   // of a tensor or a telemetry block
 inline constexpr std::uint32_t kMainBeginBytesMax = 64U << 10;  // of a Begin on Main
 static_assert(kMemoriesMax == kControlFilesMax);
 
@@ -259,11 +260,13 @@ struct BoardLine {
 
 struct StageCounters {
     StageKey who;
-    std::vector<std::byte> block;  // its telemetry block without the trace, as it lies in memory
+    std::vector<std::byte> block;   // its telemetry block without the trace, as it lies in memory
+    std::vector<std::byte> events;  // of its trace, since the last frame; opaque here
 };
 /// agent -> conductor.
 struct Counters {
     std::uint64_t sampled_ns = 0;  // the agent's clock
+    std::int64_t ahead_ns = 0;     // what the conductor's clock shows more; 0: not known yet
     std::vector<StageCounters> stages;
 };
 

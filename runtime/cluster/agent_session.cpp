@@ -93,6 +93,7 @@ private:
     std::optional<BoardMirror> board_;
     Nanos said_hello_{0};
     std::optional<LeaseHolder> lease_;
+    ClockOffset clock_;
     std::unique_ptr<AgentStages> stages_;
     std::unique_ptr<BellWatch> bell_;
     remote::ConnectionPtr bulk_;
@@ -243,6 +244,10 @@ Status Session::handle(const remote::Frame& frame) {
     if (const auto* grant = std::get_if<remote::LeaseGrant>(&frame)) {
         lease_->granted(grant->number, Nanos{grant->asked_ns},
                         std::chrono::milliseconds{grant->lease_ms});
+        // A grant to an agent without a place tells no time.
+        if (grant->granted_ns != 0)
+            clock_.add(Nanos{grant->asked_ns}, Nanos{grant->granted_ns}, lease_clock());
+        stages_->set_clock_ahead(clock_.ahead().value_or(Nanos{0}));
     } else if (const auto* start = std::get_if<remote::StartStage>(&frame)) {
         stages_->start(*start);
     } else if (const auto* make = std::get_if<remote::MakeMemory>(&frame)) {

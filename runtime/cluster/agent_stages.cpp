@@ -15,6 +15,7 @@ using What = remote::StageReport::What;
 
 constexpr std::chrono::milliseconds kCheckInterval{10};  // of deadlines, as in hang_check.cpp
 constexpr std::chrono::milliseconds kLateCheck{1'000};
+constexpr int kLastFramesMax = 80;  // 64 hold the trace of a default ring
 
 remote::StageKey key_of(Incarnation who) {
     return {who.id, who.epoch};
@@ -115,8 +116,13 @@ NodeEvents AgentStages::handlers() {
         report(who, What::Stopped, stopped ? 1 : 0, "");
     };
     events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
+        Stage* stage = find(who);
         link_.say(counters(polled_at_));
-        const Stage* stage = find(who);
+        // The rest of its trace. Bounded: what it forked may still write.
+        for (int i = 0; i < kLastFramesMax && stage != nullptr; ++i) {
+            if (stage->events_sent == stage->telemetry.traced()) break;
+            link_.say(counters(polled_at_));
+        }
         const bool refused = stage != nullptr && !stage->refusal.empty();
         report(who, What::Ended, well ? 1 : 0, refused ? how + ": " + stage->refusal : how);
         stages_.erase(who);
@@ -256,12 +262,27 @@ void AgentStages::look_for_hangs(Nanos now) {
     }
 }
 
-remote::Counters AgentStages::counters(Nanos now) const {
-    remote::Counters counters{static_cast<std::uint64_t>(now.count()), {}};
-    for (const auto& [who, stage] : stages_) {
+/// As many as fit into a frame, the oldest first; none while its stage appends some just now.
+std::vector<std::byte> AgentStages::new_events(Stage& stage) {
+    const std::uint64_t end = stage.telemetry.traced();
+    if (end == stage.events_sent) return {};
+    const std::vector<TraceEvent> all = stage.telemetry.trace();
+    if (stage.telemetry.traced() != end) return {};
+    const std::size_t fresh = static_cast<std::size_t>(
+        std::min<std::uint64_t>(all.size(), end - std::min(end, stage.events_sent)));
+    const std::size_t count =
+        std::min<std::size_t>(fresh, remote::kTraceBytesMax / sizeof(TraceEvent));
+    const auto bytes = std::as_bytes(std::span{all}.last(fresh).first(count));
+    stage.events_sent = end - (fresh - count);
+    return {bytes.begin(), bytes.end()};
+}
+
+remote::Counters AgentStages::counters(Nanos now) {
+    remote::Counters counters{static_cast<std::uint64_t>(now.count()), clock_ahead_.count(), {}};
+    for (auto& [who, stage] : stages_) {
         const Result<TelemetryBlock> block = read_telemetry_block(stage.telemetry_memory.bytes());
         if (!block.ok()) continue;
-        remote::StageCounters each{key_of(who), {}};
+        remote::StageCounters each{key_of(who), {}, new_events(stage)};
         each.block.assign(block.value().begin(), block.value().end());
         counters.stages.push_back(std::move(each));
     }

@@ -60,8 +60,10 @@ public:
     [[nodiscard]] Status pass_on(const remote::StageControl& control);
     /// What the stages have said, and whether one hangs.
     void poll(Nanos now);
-    /// The telemetry blocks as they are now.
-    [[nodiscard]] remote::Counters counters(Nanos now) const;
+    /// The telemetry blocks as they are now, and the trace events since the last call.
+    [[nodiscard]] remote::Counters counters(Nanos now);
+    /// What the conductor's clock shows more than this machine's.
+    void set_clock_ahead(Nanos ahead) { clock_ahead_ = ahead; }
     [[nodiscard]] bool empty() const { return stages_.empty(); }
     /// The channel that this stage shares with another machine is broken by it.
     void blame(remote::StageKey who, const Error& error);
@@ -74,8 +76,9 @@ private:
         StageTelemetryView telemetry;
         StageWatch watch;
         bool ready = false;
-        bool reported = false;  // that it hangs
-        std::string refusal{};  // why the agent ended it
+        bool reported = false;          // that it hangs
+        std::string refusal{};          // why the agent ended it
+        std::uint64_t events_sent = 0;  // of its trace
     };
     AgentStages(NodeLink& link, NodeMemory& memory, CheckAssignment check, std::vector<int> cores)
         : link_{link}, memory_{memory}, check_{std::move(check)}, cores_{std::move(cores)} {}
@@ -84,6 +87,7 @@ private:
     void on_message(Incarnation who, ControlSocket::Received received);
     void on_offer(const control::EdgeOffer& offer, std::span<const OwnedFd> files);
     void look_for_hangs(Nanos now);
+    [[nodiscard]] static std::vector<std::byte> new_events(Stage& stage);
     void report(Incarnation who,
                 remote::StageReport::What what,
                 std::int64_t number,
@@ -96,6 +100,7 @@ private:
     CheckAssignment check_;
     std::vector<int> cores_;  // a stage's are places in it
     std::map<Incarnation, Stage> stages_;
+    Nanos clock_ahead_{0};
     Nanos polled_at_{0};
     Nanos looked_at_{0};
     std::unique_ptr<NodeAgent> node_;  // last: its events end before what they touch

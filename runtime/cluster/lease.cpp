@@ -22,4 +22,19 @@ void LeaseHolder::granted(std::uint64_t number, Nanos asked, Nanos length) {
     end_ = std::max(end_, asked + length);
 }
 
+void ClockOffset::add(Nanos asked, Nanos granted, Nanos arrived) {
+    constexpr std::size_t kTrips = 16;  // of the last 8 s
+    if (arrived < asked) return;
+    trips_.push_back({arrived - asked, granted - asked - (arrived - asked) / 2});
+    if (trips_.size() > kTrips) trips_.pop_front();
+}
+
+std::optional<ClockOffset::Nanos> ClockOffset::ahead() const {
+    const auto shortest = std::min_element(
+        trips_.begin(), trips_.end(),
+        [](const Trip& one, const Trip& other) { return one.length < other.length; });
+    if (shortest == trips_.end()) return std::nullopt;
+    return shortest->ahead;
+}
+
 }  // namespace paceline

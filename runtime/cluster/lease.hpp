@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <optional>
 
 namespace paceline {
@@ -52,6 +53,23 @@ private:
     Nanos end_;
     Nanos ask_at_{0};
     std::uint64_t asks_ = 0;
+};
+
+/// How much more the conductor's clock shows than the agent's, from the round trips of asks: wrong
+/// by at most half of one. The shortest of the last ones counts, because clocks drift.
+class ClockOffset {
+public:
+    using Nanos = LeaseRules::Nanos;
+    /// `asked` and `arrived` by the agent's clock, `granted` by the conductor's.
+    void add(Nanos asked, Nanos granted, Nanos arrived);
+    [[nodiscard]] std::optional<Nanos> ahead() const;
+
+private:
+    struct Trip {
+        Nanos length{};
+        Nanos ahead{};
+    };
+    std::deque<Trip> trips_;  // the newest last
 };
 
 /// The conductor's end.

@@ -1,6 +1,7 @@
 #include "runtime/cluster/remote_node.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <fmt/core.h>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "ipc/wire/cancel_board.hpp"
 #include "runtime/cluster/agent_stages.hpp"
 #include "runtime/cluster/node_memory.hpp"
+#include "runtime/observe/trace_copy.hpp"
 
 namespace paceline {
 namespace {
@@ -115,7 +117,7 @@ Status RemoteNode::assign(Incarnation who,
     order.name = stage.process.name;
     order.cores.assign(stage.process.cores.begin(), stage.process.cores.end());
     order.stop_grace_ms = static_cast<std::uint32_t>(slot_.stop_grace().count());
-    order.trace_events = 0;
+    order.trace_events = trace_capacity_of(stage.telemetry.bytes());
     order.spec = encode(StageOrigin{stage.process.on_death, view.value().snapshot().jobs});
     post([order = std::move(order)](LinkSide& side) { side.link.say(order); });
     post_control(who, message, {kOwnTelemetryId, kBoardId}, 10'000);
@@ -284,9 +286,13 @@ void RemoteNode::take(const remote::StageControl& control) {
 }
 
 void RemoteNode::take(const remote::Counters& counters) {
-    // Its clock is behind by what the frame took, which is less than a figure shows.
-    const auto shift =
-        lease_clock() - std::chrono::nanoseconds{static_cast<std::int64_t>(counters.sampled_ns)};
+    // Before round trips have told it, its clock is behind by what the frame took, which is less
+    // than a figure shows.
+    using std::chrono::nanoseconds;
+    const nanoseconds shift =
+        counters.ahead_ns != 0
+            ? nanoseconds{counters.ahead_ns}
+            : lease_clock() - nanoseconds{static_cast<std::int64_t>(counters.sampled_ns)};
     for (const remote::StageCounters& each : counters.stages) {
         Stage* stage = find(incarnation_of(each.who));
         TelemetryBlock block{};
@@ -296,6 +302,10 @@ void RemoteNode::take(const remote::Counters& counters) {
         std::copy(each.block.begin(), each.block.end(), block.begin());
         // A block that does not fit shows no figures.
         (void)write_telemetry_block(stage->telemetry.bytes(), block, shift);
+        std::vector<TraceEvent> events(each.events.size() / sizeof(TraceEvent));
+        if (events.empty()) continue;
+        std::memcpy(events.data(), each.events.data(), events.size() * sizeof(TraceEvent));
+        append_trace(stage->telemetry.bytes(), events, shift);
     }
 }
 

@@ -284,12 +284,15 @@ void StageTelemetry::set(Gauge gauge, std::uint64_t value) {
     layout_->gauges[static_cast<std::size_t>(gauge)].store(value, std::memory_order_relaxed);
 }
 
-void StageTelemetry::trace(const TraceEvent& event) {
-    if (trace_capacity_ == 0) return;
-    const std::uint64_t number = traced_++;
-    auto* slots = std::launder(
-        reinterpret_cast<TraceSlot*>(reinterpret_cast<std::byte*>(layout_) + kTraceOffset));
-    TraceSlot& slot = slots[number & (trace_capacity_ - 1)];
+namespace {
+
+/// Event `number` into the ring behind the block at `memory`.
+void write_event(std::byte* memory,
+                 std::uint64_t capacity,
+                 std::uint64_t number,
+                 const TraceEvent& event) {
+    auto* slots = std::launder(reinterpret_cast<TraceSlot*>(memory + kTraceOffset));
+    TraceSlot& slot = slots[number & (capacity - 1)];
     slot.stamp.store(0, std::memory_order_relaxed);
     // Release pairs with the reader's fence: a changed event is never seen under the old stamp.
     std::atomic_thread_fence(std::memory_order_release);
@@ -298,7 +301,38 @@ void StageTelemetry::trace(const TraceEvent& event) {
         slot.words[i].store(words[i], std::memory_order_relaxed);
     }
     slot.stamp.store(number + 1, std::memory_order_release);
+}
+
+}  // namespace
+
+void StageTelemetry::trace(const TraceEvent& event) {
+    if (trace_capacity_ == 0) return;
+    write_event(reinterpret_cast<std::byte*>(layout_), trace_capacity_, traced_++, event);
     layout_->traced.store(traced_, std::memory_order_release);
+}
+
+std::uint32_t trace_capacity_of(std::span<const std::byte> memory) {
+    if (memory.size() < kTraceOffset) return 0;
+    const auto* layout = std::launder(reinterpret_cast<const TelemetryLayout*>(memory.data()));
+    const Result<std::uint64_t> capacity = checked_capacity(*layout, memory.size());
+    return capacity.ok() ? static_cast<std::uint32_t>(capacity.value()) : 0;
+}
+
+void append_trace(std::span<std::byte> memory,
+                  std::span<const TraceEvent> events,
+                  std::chrono::nanoseconds shift) {
+    const std::uint32_t capacity = trace_capacity_of(memory);
+    if (capacity == 0) return;
+    auto* layout = std::launder(reinterpret_cast<TelemetryLayout*>(memory.data()));
+    const auto shift_us = std::chrono::duration_cast<std::chrono::microseconds>(shift).count();
+    std::uint64_t traced = layout->traced.load(std::memory_order_relaxed);
+    for (TraceEvent event : events) {
+        // Unsigned: a foreign time may be any.
+        event.time_us = static_cast<std::int64_t>(static_cast<std::uint64_t>(event.time_us) +
+                                                  static_cast<std::uint64_t>(shift_us));
+        write_event(memory.data(), capacity, traced++, event);
+    }
+    layout->traced.store(traced, std::memory_order_release);
 }
 
 // ---- the reader ----

@@ -1,5 +1,6 @@
 """A pipeline on two machines: the conductor and an agent, over loopback with TLS. The bytes are those of one process."""
 
+import json
 import os
 import re
 import select
@@ -37,6 +38,20 @@ class TwoMachines(Cluster):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, self.plain(*args))
         self.assertEqual(agent.wait(60), 0)
+
+    def test_the_trace_shows_what_stages_of_the_other_machine_did(self):
+        trace = self.folder / "trace.json"
+        begin = time.monotonic()
+        self.run_on_two(self.config(SEGMENT_AWAY), "-p", PROMPT, "-n", "40", "--trace", str(trace))
+        seconds = time.monotonic() - begin
+        events = json.loads(trace.read_text())["traceEvents"]
+        names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        for name in ("first", "second"):
+            spans = [event for event in events if event["ph"] == "X" and names[event["pid"]] == name
+                     and event["name"].startswith(("prefill", "verify"))]
+            self.assertTrue(spans, f"no job of {name}")
+            for span in spans:
+                self.assertTrue(0 <= span["ts"] <= seconds * 1e6, span)
 
 
 class Early(Cluster):

@@ -101,6 +101,8 @@ StageCounters some_counters(SeededRandom& random) {
     counters.who = some_key(random);
     const std::span<const std::byte> block = some_bytes(random);
     counters.block.assign(block.begin(), block.end());
+    const std::span<const std::byte> events = some_bytes(random);
+    counters.events.assign(events.begin(), events.end());
     return counters;
 }
 
@@ -154,7 +156,8 @@ Frame node_frame(std::uint32_t which, Channel channel, SeededRandom& random) {
                              static_cast<Position>(random.below(9000)),
                              static_cast<TokenId>(random.below(9000))};
         case Kind::Counters:
-            return Counters{random.next(), some<StageCounters>(random, 3, some_counters)};
+            return Counters{random.next(), static_cast<std::int64_t>(random.next()),
+                            some<StageCounters>(random, 3, some_counters)};
         case Kind::Kill:
             return Kill{some_key(random)};
         case Kind::Shutdown:

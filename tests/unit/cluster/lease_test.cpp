@@ -128,3 +128,21 @@ TEST_CASE("frames of an older node epoch are dropped, those of the newest and ne
     CHECK(epochs.admit(Epoch{3}));
     CHECK(epochs.newest() == Epoch{3});
 }
+
+TEST_CASE("the clocks of two machines differ by what the shortest of the last round trips says") {
+    ClockOffset offset;
+    CHECK_FALSE(offset.ahead());
+    offset.add(seconds{9}, seconds{1}, seconds{8});  // it arrived before it was asked for
+    CHECK_FALSE(offset.ahead());
+    // The conductor's clock shows 100 s more; both ways take the same time.
+    offset.add(seconds{10}, milliseconds{110'400}, milliseconds{10'800});
+    CHECK(offset.ahead() == Nanos{seconds{100}});
+    // A way there of 1 ms and one back of 9 ms: wrong by half of the difference.
+    offset.add(seconds{11}, milliseconds{111'001}, milliseconds{11'010});
+    CHECK(offset.ahead() == Nanos{milliseconds{99'996}});
+    // Later ones are longer, until the shortest is one of long ago.
+    for (int i = 0; i < 15; ++i) offset.add(seconds{20}, seconds{121}, seconds{22});
+    CHECK(offset.ahead() == Nanos{milliseconds{99'996}});
+    offset.add(seconds{20}, seconds{121}, seconds{22});
+    CHECK(offset.ahead() == Nanos{seconds{100}});
+}

@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include "ipc/transport/owned_fd.hpp"
+#include "runtime/observe/trace_copy.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;
@@ -256,6 +257,24 @@ TEST_CASE("a writer that attaches again goes on after the events that are there"
         StageTelemetry::attach(ShmRegion::attach(fixture.file.fd(), 1).value()).value();
     again.trace(mark(4));
     CHECK(ids(fixture.view.trace()) == std::vector<std::uint32_t>{1, 2, 3, 4});
+}
+
+TEST_CASE("events of another machine are appended with their times shifted") {
+    TelemetryFixture f{2};
+    ShmRegion memory = ShmRegion::attach(f.file.fd(), 1).value();
+    CHECK(trace_capacity_of(memory.bytes()) == 2);
+    std::array<TraceEvent, 3> events{};
+    for (std::size_t i = 0; i < events.size(); ++i) events[i].time_us = 10 * static_cast<int>(i);
+    append_trace(memory.bytes(), std::span{events}.first(1), 1s);
+    append_trace(memory.bytes(), std::span{events}.last(2), -5us);
+    CHECK(f.view.traced() == 3);
+    const std::vector<TraceEvent> kept = f.view.trace();
+    REQUIRE(kept.size() == 2);
+    CHECK(kept[0].time_us == 5);
+    CHECK(kept[1].time_us == 15);
+    CHECK(trace_capacity_of(memory.bytes().first(100)) == 0);
+    append_trace(memory.bytes().first(100), events, 0s);  // no block
+    CHECK(f.view.traced() == 3);
 }
 
 TEST_CASE("a telemetry block without a trace records none") {
