@@ -1,4 +1,4 @@
-#include "runtime/simulation/sim_agents.hpp"
+#include "runtime/simulation/machines/sim_agents.hpp"
 
 #include <algorithm>
 #include <utility>
