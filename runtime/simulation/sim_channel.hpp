@@ -17,7 +17,7 @@
 #include "ipc/transport/kind_rule.hpp"
 #include "ipc/transport/tensor_pool.hpp"
 #include "runtime/loop/wiring.hpp"
-#include "runtime/simulation/sim_line.hpp"
+#include "runtime/simulation/machines/sim_line.hpp"
 
 namespace paceline {
 

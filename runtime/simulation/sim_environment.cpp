@@ -9,7 +9,7 @@
 #include "ipc/wire/data_kinds.hpp"
 #include "ipc/wire/messages.hpp"
 #include "runtime/loop/control_port.hpp"
-#include "runtime/simulation/sim_machines.hpp"
+#include "runtime/simulation/machines/sim_machines.hpp"
 #include "runtime/simulation/sim_stages.hpp"
 
 namespace paceline {

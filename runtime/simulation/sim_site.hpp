@@ -14,9 +14,9 @@
 #include "ipc/wire/control.hpp"
 #include "runtime/cluster/node_roll.hpp"
 #include "runtime/parent/recovery.hpp"
+#include "runtime/simulation/machines/sim_line.hpp"
+#include "runtime/simulation/machines/sim_machine_plan.hpp"
 #include "runtime/simulation/sim_core.hpp"
-#include "runtime/simulation/sim_line.hpp"
-#include "runtime/simulation/sim_machine_plan.hpp"
 #include "runtime/simulation/sim_spec.hpp"
 #include "runtime/simulation/sim_timing.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "ipc/base/check.hpp"
 #include "runtime/loop/control_port.hpp"
-#include "runtime/simulation/sim_machines.hpp"
+#include "runtime/simulation/machines/sim_machines.hpp"
 
 namespace paceline {
 namespace {

@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "runtime/loop/control_port.hpp"
+#include "runtime/simulation/machines/sim_machines.hpp"
 #include "runtime/simulation/shared_device.hpp"
 #include "runtime/simulation/sim_loop.hpp"
-#include "runtime/simulation/sim_machines.hpp"
 
 namespace paceline {
 namespace {

@@ -9,8 +9,9 @@
 //     world.violation()                      // nothing, or the first check that failed
 //
 // The conductor's process does not crash: its death ends a run by design. The others crash, freeze,
-// run out of memory, slow down or are suspected without reason (sim_faults.hpp), as the plan
-// says. Other machines are lost, cut off or stand still (sim_machines.hpp). Order on a channel and on a connection is kept, as the real ones keep it.
+// run out of memory, slow down or are suspected without reason (sim_faults.hpp), as the plan says.
+// Other machines are lost, cut off or stand still (machines/sim_machines.hpp). Order on a channel
+// and on a connection is kept, as the real ones keep it.
 //
 // The world checks by itself: the rules of recovery (sim_commands.hpp, sim_supervisor.hpp); a
 // survivor keeps no channel to a lost peer (SimStages::forgotten_channels()); no stage loops
@@ -24,10 +25,10 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/simulation/machines/sim_machines.hpp"
 #include "runtime/simulation/shared_device.hpp"
 #include "runtime/simulation/sim_core.hpp"
 #include "runtime/simulation/sim_fault_injector.hpp"
-#include "runtime/simulation/sim_machines.hpp"
 #include "runtime/simulation/sim_stages.hpp"
 #include "runtime/simulation/sim_supervisor.hpp"
 

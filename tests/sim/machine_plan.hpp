@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "runtime/simulation/sim_machine_plan.hpp"
+#include "runtime/simulation/machines/sim_machine_plan.hpp"
 
 namespace paceline::testing {
 

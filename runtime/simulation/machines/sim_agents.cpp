@@ -1,4 +1,4 @@
-#include "runtime/simulation/sim_agents.hpp"
+#include "runtime/simulation/machines/sim_agents.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -138,7 +138,9 @@ SimTime SimAgents::kill_stages(const SimLinePtr& line) {
     SimTime reaped = site_.core.now;
     for (const auto& process : site_.stages.incarnations()) {
         if (process->ended() || process->self.line != line) continue;
-        const SimTime dies = site_.core.now + site_.timing.kill(site_.core.random);
+        // Before it serves none has been started.
+        const SimTime takes = line->served ? site_.timing.kill(site_.core.random) : SimTime{0};
+        const SimTime dies = site_.core.now + takes;
         reaped = std::max(reaped, dies);
         later_.at(dies, [killed = process.get()] {
             killed->die({.how = "was killed by its agent", .unseen = true});

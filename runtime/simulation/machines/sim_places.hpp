@@ -16,7 +16,7 @@
 
 #include "runtime/cluster/lease.hpp"
 #include "runtime/cluster/node_roll.hpp"
-#include "runtime/simulation/sim_later.hpp"
+#include "runtime/simulation/machines/sim_later.hpp"
 #include "runtime/simulation/sim_process.hpp"
 
 namespace paceline {

@@ -1,4 +1,4 @@
-#include "runtime/simulation/sim_places.hpp"
+#include "runtime/simulation/machines/sim_places.hpp"
 
 #include <algorithm>
 #include <atomic>

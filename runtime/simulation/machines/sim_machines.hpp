@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "runtime/simulation/sim_agents.hpp"
-#include "runtime/simulation/sim_later.hpp"
-#include "runtime/simulation/sim_places.hpp"
+#include "runtime/simulation/machines/sim_agents.hpp"
+#include "runtime/simulation/machines/sim_later.hpp"
+#include "runtime/simulation/machines/sim_places.hpp"
 
 namespace paceline {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/simulation/machines/sim_line.hpp"
 #include "runtime/simulation/sim_core.hpp"
-#include "runtime/simulation/sim_line.hpp"
 
 namespace paceline {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "runtime/cluster/lease.hpp"
-#include "runtime/simulation/sim_later.hpp"
-#include "runtime/simulation/sim_places.hpp"
+#include "runtime/simulation/machines/sim_later.hpp"
+#include "runtime/simulation/machines/sim_places.hpp"
 
 namespace paceline {
 

@@ -1,4 +1,4 @@
-#include "runtime/simulation/sim_machine_plan.hpp"
+#include "runtime/simulation/machines/sim_machine_plan.hpp"
 
 #include <fmt/core.h>
 

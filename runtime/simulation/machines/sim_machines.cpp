@@ -1,4 +1,4 @@
-#include "runtime/simulation/sim_machines.hpp"
+#include "runtime/simulation/machines/sim_machines.hpp"
 
 #include "runtime/simulation/sim_stages.hpp"
 
