@@ -4,7 +4,7 @@
     bench/draft_sources.py --humaneval HumanEval.jsonl.gz --gsm8k gsm8k-heldout.jsonl
                            --mt-bench mt_bench_question.jsonl --no-own --store answers.jsonl
                            [--temp 0.8 --seed 1] [--rows lookahead,rest] [--costs costs.tsv]
-                           [--first 8] [-n 128] [--rounds 1] [--tsv FILE]
+                           [--accounts off] [--first 8] [-n 128] [--rounds 1] [--tsv FILE]
 
 Without a file the project's own prompts (bench/prompts) are judged. Each set is decoded greedily and drawn with --temp by
 every row of draft_sources_rows.py: `paceline check`, which decodes each prompt plainly too and compares the tokens.
@@ -109,6 +109,8 @@ def measured(options, name, file, there, store):
         config = account.config_of(options, method, settings)
         part = account.part_of(config, there)
         for kind, more in account.accounts_of(config):
+            if kind not in options.accounts:
+                continue
             print(f"{name}, {options.label}, {label}, account {kind}", file=sys.stderr, flush=True)
             made, why = run_row(options, file, method, [*settings, *more])
             if made is None:
@@ -194,6 +196,7 @@ def read_options():
     parser.add_argument("--model", default=str(DEMO_MODEL))
     parser.add_argument("--parts", help="folder of trained parts, or none (default: the one that the program finds)")
     parser.add_argument("--rows", help="only these, separated by ';' (default: all of draft_sources_rows.py)")
+    parser.add_argument("--accounts", default="off,own", help="off, own, or both (default)")
     parser.add_argument("--store", nargs="+", type=pathlib.Path, default=[], help="texts of rest's store (text, JSONL)")
     parser.add_argument("--costs", type=pathlib.Path, help="a cost table, for simulated time")
     parser.add_argument("--temp", type=float, default=0.8, help="beside greedy; 0: greedy alone")
@@ -204,6 +207,9 @@ def read_options():
     parser.add_argument("--tsv", type=pathlib.Path, help="write the table to this file, in the form of bench/results")
     options = parser.parse_args()
     options.rows = options.rows.split(";") if options.rows else list(table.ROWS)
+    options.accounts = options.accounts.split(",")
+    if not set(options.accounts) <= {"off", "own"}:
+        sys.exit(f"--accounts {','.join(options.accounts)}: must be off, own or off,own")
     unknown = set(options.rows) - set(table.ROWS)
     if unknown:
         sys.exit(f"--rows: {'; '.join(sorted(unknown))} unknown; there are {'; '.join(table.ROWS)}")

@@ -42,7 +42,7 @@ class DraftSources(CliTest):
         found = [dict(zip(table[0], line)) for line in table[1:]]
         self.assertEqual([(row["row"], row["account"]) for row in found],
                          [("autoregressive", "off"), ("rest", "off"), ("rest", "own"), ("lookahead", "off"),
-                          ("layerskip", "off"), ("layerskip", "own")])
+                          ("lookahead", "own"), ("layerskip", "off"), ("layerskip", "own")])
         for row in found:
             self.assertEqual(row["equal"], "yes", row)
             self.assertGreaterEqual(float(row["M"]), 1.0, row)
