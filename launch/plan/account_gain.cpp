@@ -5,7 +5,10 @@
 namespace paceline {
 
 bool account_sees_plain(const PipelineConfig& config) {
-    return config.segments() == 1 && config.draft.has_value();
+    if (config.segments() != 1 || !config.draft) return false;
+    const bool ahead =
+        config.draft->computes() && config.draft->growth.pace != DraftPace::Sequential;
+    return !ahead || config.stage_of(StageRole::Segment)->device.gpu.has_value();
 }
 
 std::optional<MethodRate> AccountGain::since_last(const AccountFigures& now,

@@ -18,7 +18,8 @@
 namespace paceline {
 
 /// Whether what the account of such a pipeline measures in between is plain decoding's speed: its
-/// target is in one process, as plain decoding's is, and something is drafted.
+/// target is in one process, as plain decoding's is, and something is drafted. On a CPU not by a
+/// model that computes ahead: it has cores that plain decoding would use as well.
 [[nodiscard]] bool account_sees_plain(const PipelineConfig& config);
 
 class AccountGain {

@@ -79,3 +79,11 @@ TEST_CASE("a target in parts shows no gain over plain decoding, nor one that not
         CHECK(!gain.since_last(figures(500, 250), tally(500)));
     }
 }
+
+TEST_CASE("a draft that computes ahead shows no gain on a CPU, whose cores it shares") {
+    PipelineConfig config = config_of("pearl");
+    CHECK(!AccountGain{config}.since_last(figures(500, 250), tally(500)));
+    for (StageConfig& stage : config.stages) stage.device.gpu = 0;
+    CHECK(AccountGain{config}.since_last(figures(500, 250), tally(500)).has_value());
+    CHECK(AccountGain{config_of("pearl-lookahead")}.since_last(figures(500, 250), tally(500)));
+}
