@@ -63,12 +63,12 @@ Complaint check_processes(const PipelineConfig& config) {
     return {};
 }
 
-/// A GPU's memory belongs to one process: stages on the same GPU must share theirs.
+/// A GPU's memory belongs to one process: stages on the same GPU of one machine must share theirs.
 Complaint check_shared_gpus(const PipelineConfig& config) {
-    std::map<int, const StageConfig*> first_on;
+    std::map<std::pair<std::string, int>, const StageConfig*> first_on;
     for (const StageConfig& stage : config.stages) {
         for (const int gpu : stage.device.gpus()) {
-            const auto [at, is_first] = first_on.emplace(gpu, &stage);
+            const auto [at, is_first] = first_on.emplace(std::pair{stage.node, gpu}, &stage);
             const StageConfig& other = *at->second;
             const bool same = &other == &stage;  // a GPU that is named twice: gpu_check.cpp
             if (is_first || same || (!stage.process.empty() && stage.process == other.process))

@@ -85,6 +85,7 @@ class ClusterCase(unittest.TestCase):
     """Hosts a, b, c; the conductor is on a."""
 
     binary = BINARY
+    plain_words: tuple[str, ...] = ()  # of the run in one process
     device = ""        # a line of each segment
     variables: dict[str, str] = {}
     wires: dict[str, Wire] = {}
@@ -137,8 +138,8 @@ class ClusterCase(unittest.TestCase):
 
     def plain(self, *args: str) -> bytes:
         """What one process says: the bytes that no fault may change."""
-        done = subprocess.run([BINARY, "run", "-m", self.model, *args], capture_output=True, timeout=END_LIMIT,
-                              env=environment(), check=False)
+        done = subprocess.run([self.binary, "run", "-m", self.model, *self.plain_words, *args], capture_output=True,
+                              timeout=END_LIMIT, env=self.environment, check=False)
         self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
         return done.stdout
 

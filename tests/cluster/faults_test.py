@@ -179,6 +179,7 @@ class FaultsOnEmulatedGpus(Faults):
 
     binary = EMULATED
     device = 'device = "cuda:0"'
+    plain_words = ("--method", "plain", "--device", "cuda:0")  # a GPU's bits are not a CPU's
     variables = {"PACELINE_EMULATED_DEVICES": "1"}
 
 

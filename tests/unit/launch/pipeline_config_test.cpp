@@ -356,6 +356,8 @@ TEST_CASE("a GPU belongs to one process") {
                    "\"b\": device = \"cuda:0\" is that of \"a\" too"));
     const std::string shared = gpu + "process = \"p\"\n";
     CHECK(parse_pipeline_config(segment("a", shared) + segment("b", shared), "x.toml").ok());
+    const std::string elsewhere = gpu + "node = \"other\"\n";  // has a GPU of this name too
+    CHECK(parse_pipeline_config(segment("a", gpu) + segment("b", elsewhere), "x.toml").ok());
     CHECK(contains(error_of(segment("a", "device = \"cuda:\"")), "must be \"cpu\" or \"cuda:N\""));
     CHECK(contains(error_of(segment("a", "device = \"gpu\"")), "must be \"cpu\" or \"cuda:N\""));
 }
