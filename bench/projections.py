@@ -225,19 +225,23 @@ def today():
     return subprocess.run(["date", "+%F"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+def write_table(path, head, records):
+    """A file of bench/results: lines of a head, the last of them the names of the columns, and rows of texts."""
+    pathlib.Path(path).write_text("\n".join([*head, *("\t".join(row) for row in records)]) + "\n", encoding="utf-8")
+
+
 def write(options, records):
-    lines = ["# what: simulated tokens/s of one request with models and GPUs from data sheets; "
-             "nothing here was measured",
-             f"# command: bench/projections.py --out FILE --first {options.first} -n {options.n}",
-             f"# commit: {commit()}", f"# date: {today()}",
-             f"# machine: simulated {options.card}, 0.75 of its bandwidth, 1.3 us a kernel; an exit is "
-             f"right in {options.exit_accuracy:g} of the cases, independent of the draft",
-             "# columns: gain is tokens_per_s over plain (the target on the GPUs that hold it); papers: "
-             "gains that FOLD's and AdaDecode's authors report over their own plain decoding",
-             "\t".join(["pair", "link", "method", "gpus", "acceptance", "plain", "tokens_per_s",
-                        "gain", "papers"])]
-    lines += ["\t".join(text_of(record)) for record in records]
-    pathlib.Path(options.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    head = ["# what: simulated tokens/s of one request with models and GPUs from data sheets; "
+            "nothing here was measured",
+            f"# command: bench/projections.py --out FILE --first {options.first} -n {options.n}",
+            f"# commit: {commit()}", f"# date: {today()}",
+            f"# machine: simulated {options.card}, 0.75 of its bandwidth, 1.3 us a kernel; an exit is "
+            f"right in {options.exit_accuracy:g} of the cases, independent of the draft",
+            "# columns: gain is tokens_per_s over plain (the target on the GPUs that hold it); papers: "
+            "gains that FOLD's and AdaDecode's authors report over their own plain decoding",
+            "\t".join(["pair", "link", "method", "gpus", "acceptance", "plain", "tokens_per_s",
+                       "gain", "papers"])]
+    write_table(options.out, head, map(text_of, records))
 
 
 def main():

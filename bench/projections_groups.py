@@ -125,8 +125,7 @@ def write(options, records):
             "target; papers: what its authors report",
             "\t".join(["pair", "link", "layout", "gpus", "shape", "method", "acceptance", "tokens_per_s", "gain",
                        "papers"])]
-    pathlib.Path(options.out).write_text("\n".join([*head, *("\t".join(row) for row in records)]) + "\n",
-                                         encoding="utf-8")
+    projections.write_table(options.out, head, records)
 
 
 def main():

@@ -96,8 +96,7 @@ def write(options, records):
             "one thread encrypts; gain is over plain decoding on one machine; of_one_machine: over the same method there",
             "\t".join(["card", "pair", "shape", "net_gb_s", "method", "acceptance", "tokens_per_s", "gain",
                        "of_one_machine"])]
-    pathlib.Path(options.out).write_text("\n".join([*head, *("\t".join(row) for row in records)]) + "\n",
-                                         encoding="utf-8")
+    projections.write_table(options.out, head, records)
 
 
 def main():

@@ -25,7 +25,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 /// How often leases are looked at; frames have a doorbell of their own.
 constexpr std::chrono::milliseconds kLookInterval{100};
-/// An agent that was not heard for so long is not given a place: it asks every 0.5 s.
+/// An agent that sent nothing for so long is not given a place: it asks every 0.5 s.
 constexpr std::chrono::milliseconds kFreshLimit{2'000};
 constexpr std::chrono::milliseconds kGoodbye{1'500};
 constexpr std::chrono::milliseconds kGoodbyeStep{5};
@@ -37,7 +37,7 @@ struct Guest {
     NodeSlot* slot = nullptr;
     remote::Hello hello{};
     std::weak_ptr<Guest> first{};  // of a second connection: the one that it belongs to
-    SteadyClock::time_point heard{};
+    SteadyClock::time_point last_frame{};
     bool is_bulk = false;
     bool is_closing = false;
 
@@ -174,7 +174,7 @@ void Hub::take(remote::ConnectionPtr connection) {
             if (known && known->slot != nullptr) known->slot->on_broken(edge, e);
         });
     guest->raw = guest->side.get();
-    guest->heard = SteadyClock::now();
+    guest->last_frame = SteadyClock::now();
     guests_.push_back(guest);
     guest->raw->link.start(
         {.on_frame = [this, guest](const remote::Frame& frame) { return on_frame(guest, frame); },
@@ -213,7 +213,7 @@ Status Hub::on_bulk_hello(const GuestPtr& guest, const remote::Hello& hello) {
 
 Status Hub::on_frame(const GuestPtr& guest, const remote::Frame& frame) {
     if (guest->slot != nullptr) return guest->slot->on_frame(guest->raw, frame);
-    guest->heard = SteadyClock::now();
+    guest->last_frame = SteadyClock::now();
     if (const auto* hello = std::get_if<remote::Hello>(&frame)) {
         if (hello->channel == remote::Channel::Bulk) return on_bulk_hello(guest, *hello);
         return on_hello(guest, *hello);
@@ -363,7 +363,7 @@ void Hub::seat_spares() {
         const auto now = SteadyClock::now();
         const auto spare =
             std::find_if(guests_.begin(), guests_.end(), [now](const GuestPtr& guest) {
-                return guest->is_agent() && guest->side && now - guest->heard < kFreshLimit;
+                return guest->is_agent() && guest->side && now - guest->last_frame < kFreshLimit;
             });
         const std::lock_guard lock{door_};
         if (spare == guests_.end() || !hellos_[i]) continue;
@@ -379,7 +379,7 @@ void Hub::close_silent() {
     const auto now = SteadyClock::now();
     const auto limit = plan_.lease.length + plan_.lease.margin;
     for (const GuestPtr& guest : guests_) {
-        if (!guest->is_agent() || now - guest->heard < limit) continue;
+        if (!guest->is_agent() || now - guest->last_frame < limit) continue;
         guest->is_closing = true;
         guest->raw->link.close("nothing came from it for the length of a lease");
     }

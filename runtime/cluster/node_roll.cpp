@@ -15,7 +15,7 @@ void NodeRoll::silence(Incarnation who) {
     if (found != stages_.end()) found->second = true;
 }
 
-bool NodeRoll::hears(Incarnation who) const {
+bool NodeRoll::accepts(Incarnation who) const {
     const auto found = stages_.find(who);
     return found != stages_.end() && !found->second;
 }

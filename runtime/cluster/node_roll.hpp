@@ -42,10 +42,10 @@ public:
     void silence(Incarnation who);
 
     [[nodiscard]] bool knows(Incarnation who) const { return stages_.contains(who); }
-    /// Whether what it says counts.
-    [[nodiscard]] bool hears(Incarnation who) const;
+    /// Whether its reports count.
+    [[nodiscard]] bool accepts(Incarnation who) const;
     /// Whether it can be told something.
-    [[nodiscard]] bool reaches(Incarnation who) const { return is_connected() && hears(who); }
+    [[nodiscard]] bool reaches(Incarnation who) const { return is_connected() && accepts(who); }
     [[nodiscard]] bool is_connected() const { return connected_.has_value(); }
 
     void link_lost(const std::string& why);

@@ -276,7 +276,7 @@ void RemoteNode::take(const remote::StageReport& report) {
 
 void RemoteNode::take(const remote::StageControl& control) {
     const Incarnation who = incarnation_of(control.who);
-    if (!roll_.hears(who)) return;
+    if (!roll_.accepts(who)) return;
     Result<control::Message> message = control::decode(control.type, control.body);
     if (!message.ok()) {
         roll_.silence(who);

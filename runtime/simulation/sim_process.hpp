@@ -29,7 +29,7 @@ class SimLoop;
 struct SimEnd {
     std::string how;
     bool failed_by_itself = false;  // without a fault
-    bool unseen = false;            // nobody reports it: its machine is lost
+    bool unseen = false;            // its end is not reported: its machine is lost
 };
 
 class SimProcess final {

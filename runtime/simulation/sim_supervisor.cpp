@@ -61,7 +61,7 @@ bool SimSupervisor::is_held(const SimEvent& event, SimProcess& who) {
     const bool is_local = event.kind == SimEventKind::Die || event.kind == SimEventKind::Tick;
     if (!line || is_local) return false;
     const SimTime arrives = line->arrival(SimWay::Up, core.now);
-    if (arrives <= core.now && machines->places().hears(who)) return false;
+    if (arrives <= core.now && machines->places().accepts(who)) return false;
     if (arrives != kSimNever && arrives > core.now) {
         core.push(arrives, event.kind, event.who, event.data);
     } else if (event.kind == SimEventKind::ControlUp) {

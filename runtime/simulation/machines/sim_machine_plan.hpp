@@ -13,7 +13,7 @@
 namespace paceline {
 
 enum class SimMachineFaultKind : std::uint8_t {
-    PowerLoss,   // all of the machine is gone, and nobody says so
+    PowerLoss,   // all of the machine is gone, without a report
     AgentDies,   // its agent is gone and its stages with it; the connection ends
     CutBoth,     // nothing passes for `lasts`; what is on its way comes later
     CutUp,       // ... to the conductor

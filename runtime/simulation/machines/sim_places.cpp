@@ -162,9 +162,9 @@ void SimPlaces::ended(const SimProcess& process) {
     places_[process.self.spec.process.node - 1].roll.ended({process.self.id(), process.self.epoch});
 }
 
-bool SimPlaces::hears(const SimProcess& process) const {
+bool SimPlaces::accepts(const SimProcess& process) const {
     const SimIdentity& self = process.self;
-    return places_[self.spec.process.node - 1].roll.hears({self.id(), self.epoch});
+    return places_[self.spec.process.node - 1].roll.accepts({self.id(), self.epoch});
 }
 
 void SimPlaces::tell_news(Place& place) {

@@ -47,7 +47,7 @@ public:
     }
     void started(const SimProcess& process);
     void ended(const SimProcess& process);
-    [[nodiscard]] bool hears(const SimProcess& process) const;
+    [[nodiscard]] bool accepts(const SimProcess& process) const;
     /// A word of the conductor's board has changed.
     void publish(std::size_t index);
 

@@ -37,7 +37,7 @@ TEST_CASE("a lost connection silences each stage once, and the end of the lease 
     CHECK_FALSE(roll.reaches(kSecond));
     roll.link_lost("the link is cut");
     CHECK(news_of(roll) == std::vector<Seen>{{What::Silent, kFirst}});
-    CHECK_FALSE(roll.hears(kFirst));
+    CHECK_FALSE(roll.accepts(kFirst));
     CHECK(roll.knows(kFirst));
     roll.lease_ended("the link is cut");
     CHECK(news_of(roll) == std::vector<Seen>{{What::Lost, kFirst}, {What::Lost, kSecond}});
