@@ -226,7 +226,13 @@ template <class Archive>
 void serialize(Archive& a, Counters& counters) {
     field(a, "sampled", counters.sampled_ns);
     field(a, "ahead", counters.ahead_ns);
+    field(a, "answers", counters.answers);
     field(a, "stages", bounded(counters.stages, kStagesMax, kStageCountersBytesMin));
+}
+
+template <class Archive>
+void serialize(Archive& a, CountersAsk& ask) {
+    field(a, "number", ask.number);
 }
 
 template <class Archive>

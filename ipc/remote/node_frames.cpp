@@ -94,7 +94,7 @@ constexpr auto decoders(std::index_sequence<Index...>) {
 
 constexpr std::size_t kKinds = std::variant_size_v<Frame>;
 constexpr std::array<Decode, kKinds> kDecoders = decoders(std::make_index_sequence<kKinds>{});
-static_assert(kKinds == static_cast<std::size_t>(Kind::BulkMark), "numbered in Frame's order");
+static_assert(kKinds == static_cast<std::size_t>(Kind::CountersAsk), "numbered in Frame's order");
 static_assert(std::is_same_v<std::variant_alternative_t<8, Frame>, StageControl>);
 static_assert(std::is_same_v<std::variant_alternative_t<15, Frame>, Kill>);
 
@@ -128,6 +128,7 @@ const char* name_of(Kind kind) {
         "hello",       "refused",     "lease-ask",     "lease-grant", "start-stage", "stage-report",
         "make-memory", "drop-memory", "stage-control", "edge-frame",  "tensor-part", "edge-room",
         "tensor-free", "board-line",  "counters",      "kill",        "shutdown",    "bulk-mark",
+        "counters-ask",
     };
     const auto number = static_cast<std::size_t>(kind);
     return number >= 1 && number <= kKinds ? kNames[number - 1] : "unknown";
@@ -150,6 +151,7 @@ std::uint32_t body_bytes_max(std::uint16_t kind, Channel channel) {
         case Kind::BoardLine:
         case Kind::Kill:
         case Kind::BulkMark:
+        case Kind::CountersAsk:
             return bulk ? 0 : roomy(0);
         case Kind::StartStage:
             return bulk ? 0 : roomy(kStartBytes);

@@ -12,7 +12,8 @@
 //       | <--- EdgeFrame, TensorPart ------> |  a ring's frame; the tensor that it announces
 //       | <--- EdgeRoom, TensorFree -------> |  frames taken from the ring; a slot is free
 //       | <--- BoardLine ------------------> |  cancelled attempts, committed tokens
-//       | ---- Counters -------------------> |  several times a second
+//       | ---- Counters -------------------> |  several times a second, and when asked:
+//       | <--- CountersAsk ----------------- |  an answer is over
 //       | <--- Kill, Shutdown, BulkMark ---- |
 //
 //   0       4         6      8     12      16           24    32
@@ -50,7 +51,7 @@
 namespace paceline::remote {
 
 inline constexpr std::uint32_t kNodeMagic = 0x4e434150U;  // "PACN"
-inline constexpr std::uint16_t kNodeVersion = 2;          // of these layouts
+inline constexpr std::uint16_t kNodeVersion = 3;          // of these layouts
 inline constexpr std::size_t kNodeHeaderBytes = 32;
 
 inline constexpr std::uint32_t kNameBytesMax = control::kNameBytesMax;
@@ -97,6 +98,7 @@ enum class Kind : std::uint16_t {
     Kill = 16,
     Shutdown = 17,
     BulkMark = 18,
+    CountersAsk = 19,
 };
 
 /// One incarnation of a stage process.
@@ -267,6 +269,7 @@ struct StageCounters {
 struct Counters {
     std::uint64_t sampled_ns = 0;  // the agent's clock
     std::int64_t ahead_ns = 0;     // what the conductor's clock shows more; 0: not known yet
+    std::uint64_t answers = 0;     // this CountersAsk, all before it included; 0: none
     std::vector<StageCounters> stages;
 };
 
@@ -283,6 +286,12 @@ struct Shutdown {
 struct BulkMark {
     StageKey who;
     std::uint64_t begins = 0;
+};
+
+/// conductor -> agent: Counters as they are now, with all trace events until now; the last frame of
+/// them names the number.
+struct CountersAsk {
+    std::uint64_t number = 0;  // counts up from 1
 };
 
 using Frame = std::variant<Hello,
@@ -302,7 +311,8 @@ using Frame = std::variant<Hello,
                            Counters,
                            Kill,
                            Shutdown,
-                           BulkMark>;
+                           BulkMark,
+                           CountersAsk>;
 
 [[nodiscard]] Kind kind_of(const Frame& frame);
 [[nodiscard]] const char* name_of(Kind kind);

@@ -118,12 +118,14 @@ public:
     }
 
     [[nodiscard]] PipelineStats stats() const {
+        supervisor_->refresh_records();
         return figures_.stats(supervisor_->records(), orders_.seconds());
     }
     [[nodiscard]] std::int32_t prefilled_rows() const {
         return figures_.prefilled_rows(supervisor_->records());
     }
     void reset_stats() {
+        supervisor_->refresh_records();
         figures_.reset(supervisor_->records());
         orders_.restart_clock();
     }
@@ -164,6 +166,7 @@ public:
     }
 
     [[nodiscard]] std::string trace_text() const {
+        supervisor_->refresh_records();
         std::vector<ProcessTrace> traces;
         for (const StageRecord& record : supervisor_->records()) {
             traces.push_back({.name = record.name,

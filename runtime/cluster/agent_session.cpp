@@ -266,6 +266,8 @@ Status Session::handle(const remote::Frame& frame) {
         status = relay_.take(*free);
     } else if (const auto* line = std::get_if<remote::BoardLine>(&frame)) {
         board_->take(*line);
+    } else if (const auto* ask = std::get_if<remote::CountersAsk>(&frame)) {
+        stages_->answer(*ask);
     } else if (const auto* kill = std::get_if<remote::Kill>(&frame)) {
         stages_->kill(*kill);
     } else if (const auto* shutdown = std::get_if<remote::Shutdown>(&frame)) {

@@ -15,7 +15,7 @@ using What = remote::StageReport::What;
 
 constexpr std::chrono::milliseconds kCheckInterval{10};  // of deadlines, as in hang_check.cpp
 constexpr std::chrono::milliseconds kLateCheck{1'000};
-constexpr int kLastFramesMax = 80;  // 64 hold the trace of a default ring
+constexpr int kFramesOfTraceMax = 80;  // 64 hold the trace of a default ring
 
 remote::StageKey key_of(Incarnation who) {
     return {who.id, who.epoch};
@@ -118,11 +118,7 @@ NodeEvents AgentStages::handlers() {
     events.on_exit = [this](Incarnation who, bool well, const std::string& how) {
         Stage* stage = find(who);
         link_.say(counters(polled_at_));
-        // The rest of its trace. Bounded: what it forked may still write.
-        for (int i = 0; i < kLastFramesMax && stage != nullptr; ++i) {
-            if (stage->events_sent == stage->telemetry.traced()) break;
-            link_.say(counters(polled_at_));
-        }
+        if (stage != nullptr) say_events(*stage);
         const bool refused = stage != nullptr && !stage->refusal.empty();
         report(who, What::Ended, well ? 1 : 0, refused ? how + ": " + stage->refusal : how);
         stages_.erase(who);
@@ -278,7 +274,7 @@ std::vector<std::byte> AgentStages::new_events(Stage& stage) {
 }
 
 remote::Counters AgentStages::counters(Nanos now) {
-    remote::Counters counters{static_cast<std::uint64_t>(now.count()), clock_ahead_.count(), {}};
+    remote::Counters counters{static_cast<std::uint64_t>(now.count()), clock_ahead_.count(), 0, {}};
     for (auto& [who, stage] : stages_) {
         const Result<TelemetryBlock> block = read_telemetry_block(stage.telemetry_memory.bytes());
         if (!block.ok()) continue;
@@ -287,6 +283,21 @@ remote::Counters AgentStages::counters(Nanos now) {
         counters.stages.push_back(std::move(each));
     }
     return counters;
+}
+
+/// Of one stage, all that it has traced. Bounded: it, or what it forked, may still write.
+void AgentStages::say_events(const Stage& of) {
+    for (int i = 0; i < kFramesOfTraceMax; ++i) {
+        if (of.events_sent == of.telemetry.traced()) return;
+        link_.say(counters(polled_at_));
+    }
+}
+
+void AgentStages::answer(const remote::CountersAsk& ask) {
+    for (const auto& [who, stage] : stages_) say_events(stage);
+    remote::Counters last = counters(lease_clock());
+    last.answers = ask.number;
+    link_.say(std::move(last));
 }
 
 void AgentStages::blame(remote::StageKey who, const Error& error) {

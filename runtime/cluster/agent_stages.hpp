@@ -62,6 +62,9 @@ public:
     void poll(Nanos now);
     /// The telemetry blocks as they are now, and the trace events since the last call.
     [[nodiscard]] remote::Counters counters(Nanos now);
+    /// Says counters until all trace events of the stages until now are said; the last frame has
+    /// `number`.
+    void answer(const remote::CountersAsk& ask);
     /// What the conductor's clock shows more than this machine's.
     void set_clock_ahead(Nanos ahead) { clock_ahead_ = ahead; }
     [[nodiscard]] bool empty() const { return stages_.empty(); }
@@ -87,6 +90,7 @@ private:
     void on_message(Incarnation who, ControlSocket::Received received);
     void on_offer(const control::EdgeOffer& offer, std::span<const OwnedFd> files);
     void look_for_hangs(Nanos now);
+    void say_events(const Stage& of);
     [[nodiscard]] static std::vector<std::byte> new_events(Stage& stage);
     void report(Incarnation who,
                 remote::StageReport::What what,

@@ -1,5 +1,6 @@
 #include "runtime/cluster/cluster_node.hpp"
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <utility>
@@ -70,6 +71,13 @@ public:
     [[nodiscard]] pid_t pid(Incarnation who) const override { return agent_of(who.id).pid(who); }
     [[nodiscard]] bool judges_deadlines(StageId stage) const override {
         return agent_of(stage).judges_deadlines(stage);
+    }
+    void ask_figures() override {
+        for (const auto& remote : remotes_) remote->ask_figures();
+    }
+    [[nodiscard]] bool has_figures() const override {
+        return std::all_of(remotes_.begin(), remotes_.end(),
+                           [](const auto& remote) { return remote->has_figures(); });
     }
 
 private:

@@ -92,6 +92,11 @@ void RemoteNode::post_control(Incarnation who,
     post([frame = std::move(frame)](LinkSide& side) { side.link.say(frame); });
 }
 
+void RemoteNode::ask_figures() {
+    if (!roll_.is_connected() || stages_.empty()) return;
+    post([ask = remote::CountersAsk{++figures_asked_}](LinkSide& side) { side.link.say(ask); });
+}
+
 /// With the first message of a stage its process is started there.
 Status RemoteNode::assign(Incarnation who,
                           const control::Assign& message,
@@ -222,6 +227,7 @@ void RemoteNode::take(const LeaseEnded& ended) {
 
 void RemoteNode::take(const LinkBack& back) {
     epoch_ = back.node_epoch;
+    figures_had_ = figures_asked_;  // the connection that could answer is over
     has_board_ = false;
     channels_ = {};
     roll_.link_back(back.node_epoch);
@@ -307,6 +313,7 @@ void RemoteNode::take(const remote::Counters& counters) {
         std::memcpy(events.data(), each.events.data(), events.size() * sizeof(TraceEvent));
         append_trace(stage->telemetry.bytes(), events, shift);
     }
+    if (counters.answers != 0) figures_had_ = counters.answers;
 }
 
 }  // namespace paceline

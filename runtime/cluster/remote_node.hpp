@@ -50,6 +50,10 @@ public:
     [[nodiscard]] std::string last_words(Incarnation /*who*/) const override { return ""; }
     [[nodiscard]] pid_t pid(Incarnation /*who*/) const override { return 0; }
     [[nodiscard]] bool judges_deadlines(StageId /*stage*/) const override { return true; }
+    void ask_figures() override;
+    [[nodiscard]] bool has_figures() const override {
+        return !roll_.is_connected() || figures_had_ == figures_asked_;
+    }
 
 private:
     struct Stage {
@@ -103,6 +107,8 @@ private:
     RemoteChannels channels_;
     std::map<std::uint32_t, std::pair<Incarnation, control::EdgeWire>> edges_;  // relayed
     bool has_board_ = false;                                                    // this connection's
+    std::uint64_t figures_asked_ = 0;  // the newest CountersAsk
+    std::uint64_t figures_had_ = 0;    // the newest that was answered
 };
 
 }  // namespace paceline

@@ -103,6 +103,10 @@ public:
     /// Whether the agent itself compares the deadlines of a stage with the clock of its machine,
     /// and reports on_hung.
     [[nodiscard]] virtual bool judges_deadlines(StageId /*stage*/) const { return false; }
+    /// Asks stages of other machines for their telemetry as it is now, which comes as copies.
+    virtual void ask_figures() {}
+    /// Whether what was asked for last is here; true too if its machine cannot be reached.
+    [[nodiscard]] virtual bool has_figures() const { return true; }
 };
 
 }  // namespace paceline

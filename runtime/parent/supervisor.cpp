@@ -19,6 +19,8 @@ using SteadyClock = std::chrono::steady_clock;
 /// Between two looks while something is waited for, and from when on a look counts as late.
 constexpr std::chrono::milliseconds kLookInterval{250};
 constexpr std::chrono::milliseconds kLateLook{1'000};
+/// How long figures of other machines are waited for.
+constexpr std::chrono::milliseconds kFiguresLimit{1'000};
 
 }  // namespace
 
@@ -46,6 +48,7 @@ public:
     [[nodiscard]] std::vector<pid_t> pids() const;
     [[nodiscard]] StageHealth health_of(StageId id) const;
     [[nodiscard]] int pin_error() const { return run_.pin_error; }
+    void refresh_records();
     [[nodiscard]] const std::vector<StageRecord>& records() const { return run_.records; }
 
 private:
@@ -264,6 +267,15 @@ Status Supervisor::Impl::poll(const Deliver& deliver) {
     return given_up.ok() ? run_.trouble() : given_up;
 }
 
+void Supervisor::Impl::refresh_records() {
+    if (!run_.node) return;
+    run_.node->ask_figures();
+    if (run_.node->has_figures()) return;
+    // A run that is over has what it has.
+    (void)run_until(SteadyClock::now() + kFiguresLimit,
+                    [&] { return run_.node->has_figures(); });
+}
+
 void Supervisor::Impl::excuse_loss(StageId peer) {
     if (run_.recovery) run_.recovery->excuse(run_.plan->home_of(peer));
 }
@@ -323,6 +335,9 @@ StageHealth Supervisor::health_of(StageId id) const {
 }
 int Supervisor::pin_error() const {
     return impl_->pin_error();
+}
+void Supervisor::refresh_records() {
+    impl_->refresh_records();
 }
 std::vector<StageRecord> Supervisor::records() const {
     return impl_->records();

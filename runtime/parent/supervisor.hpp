@@ -107,6 +107,9 @@ public:
     /// The conductor's telemetry block, then the incarnations in the order in which they were
     /// started, the oldest dead ones left out.
     [[nodiscard]] std::vector<StageRecord> records() const;
+    /// Brings the records of stages of other machines up to date, which are copies some
+    /// milliseconds old. Waits for these machines, a second at most.
+    void refresh_records();
 
 private:
     class Impl;

@@ -156,16 +156,18 @@ Frame node_frame(std::uint32_t which, Channel channel, SeededRandom& random) {
                              static_cast<Position>(random.below(9000)),
                              static_cast<TokenId>(random.below(9000))};
         case Kind::Counters:
-            return Counters{random.next(), static_cast<std::int64_t>(random.next()),
+            return Counters{random.next(), static_cast<std::int64_t>(random.next()), random.next(),
                             some<StageCounters>(random, 3, some_counters)};
         case Kind::Kill:
             return Kill{some_key(random)};
         case Kind::Shutdown:
             return Shutdown{some_text(random)};
         case Kind::BulkMark:
+            return BulkMark{some_key(random), random.next()};
+        case Kind::CountersAsk:
             break;
     }
-    return BulkMark{some_key(random), random.next()};
+    return CountersAsk{random.next()};
 }
 
 }  // namespace paceline::test

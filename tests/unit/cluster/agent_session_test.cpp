@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
@@ -50,6 +51,8 @@ struct Conductor {
         connection->start({.on_frame = [this](const remote::Frame& frame, Epoch) -> Status {
                                if (const auto* no = std::get_if<remote::Refused>(&frame))
                                    refused = no->reason;
+                               if (const auto* counted = std::get_if<remote::Counters>(&frame))
+                                   counters.push_back(counted->answers);
                                return {};
                            },
                            .on_end = [](const Error&) {},
@@ -73,6 +76,7 @@ struct Conductor {
     std::unique_ptr<AgentSession> session;
     std::optional<SessionEnd> end;
     std::string refused;
+    std::vector<std::uint64_t> counters;  // what each of them answers
 };
 
 }  // namespace
@@ -94,4 +98,17 @@ TEST_CASE("an agent refuses a conductor that has the identity of its own machine
         CHECK(end.cause == SessionEnd::Cause::Refused);
         CHECK(contains(end.text, "the connection leads back to it"));
     }
+}
+
+TEST_CASE("an agent answers each counters-ask with its number, in order") {
+    Conductor conductor{hello_of("machine a", 1)};
+    while (!conductor.connection) conductor.io.run_one_for(std::chrono::milliseconds{20});
+    for (const std::uint64_t number : {1, 2}) {
+        (void)conductor.connection->send(remote::CountersAsk{number}, Epoch{1},
+                                         remote::Lane::Control, true);
+    }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    while (conductor.counters.size() < 2 && std::chrono::steady_clock::now() < deadline)
+        conductor.io.run_one_for(std::chrono::milliseconds{20});
+    CHECK(conductor.counters == std::vector<std::uint64_t>{1, 2});
 }
