@@ -125,10 +125,10 @@ Kind kind_of(const Frame& frame) {
 
 const char* name_of(Kind kind) {
     constexpr std::array<const char*, kKinds> kNames = {
-        "hello",       "refused",     "lease-ask",     "lease-grant", "start-stage", "stage-report",
-        "make-memory", "drop-memory", "stage-control", "edge-frame",  "tensor-part", "edge-room",
-        "tensor-free", "board-line",  "counters",      "kill",        "shutdown",    "bulk-mark",
-        "counters-ask",
+        "hello",        "refused",     "lease-ask",   "lease-grant",   "start-stage",
+        "stage-report", "make-memory", "drop-memory", "stage-control", "edge-frame",
+        "tensor-part",  "edge-room",   "tensor-free", "board-line",    "counters",
+        "kill",         "shutdown",    "bulk-mark",   "counters-ask",
     };
     const auto number = static_cast<std::size_t>(kind);
     return number >= 1 && number <= kKinds ? kNames[number - 1] : "unknown";

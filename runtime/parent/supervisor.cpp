@@ -272,8 +272,7 @@ void Supervisor::Impl::refresh_records() {
     run_.node->ask_figures();
     if (run_.node->has_figures()) return;
     // A run that is over has what it has.
-    (void)run_until(SteadyClock::now() + kFiguresLimit,
-                    [&] { return run_.node->has_figures(); });
+    (void)run_until(SteadyClock::now() + kFiguresLimit, [&] { return run_.node->has_figures(); });
 }
 
 void Supervisor::Impl::excuse_loss(StageId peer) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/core.h>
 
 #include <doctest/doctest.h>
-#include <fmt/core.h>
 
 #include "ipc/remote/frame_reader.hpp"
 #include "tests/fuzz/node_frame_samples.hpp"
@@ -61,7 +61,7 @@ struct Reader {
     Bytes again;
 };
 
-bool has(const std::string& text, const char* part) {
+bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -147,8 +147,9 @@ TEST_CASE("bytes that are no frame, and another version, are refused by their he
     Reader version;
     bytes = encoded(Kill{});
     overwrite(bytes, 4, static_cast<std::uint16_t>(kNodeVersion + 1));
-    CHECK(has(version.error_of(bytes),
-              fmt::format("field 'version': the other machine speaks version {}", kNodeVersion + 1)));
+    CHECK(
+        has(version.error_of(bytes),
+            fmt::format("field 'version': the other machine speaks version {}", kNodeVersion + 1)));
     Reader zero;
     bytes = encoded(Kill{});
     overwrite(bytes, 24, std::uint64_t{1});
