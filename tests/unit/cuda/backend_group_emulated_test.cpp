@@ -26,7 +26,11 @@ constexpr Position kTextRows = 20;
 /// Eight devices; one again at the end.
 class EightDevices {
 public:
-    EightDevices() { cuda::emulated::set_devices(kDevices); }
+    /// `peers`: they can reach each other's memory.
+    explicit EightDevices(bool peers = true) {
+        cuda::emulated::set_devices(kDevices);
+        cuda::emulated::set_peers_possible(peers);
+    }
     ~EightDevices() {
         cuda::emulated::set_ahead(-1);
         cuda::emulated::set_peers_possible(true);
@@ -147,10 +151,8 @@ TEST_CASE("blocks of a file are shared by their rows: mixes of types have the bi
     }
 }
 
-TEST_CASE("no device reads what another has not written yet, whichever runs ahead") {
-    const EightDevices devices;
+void check_whichever_runs_ahead(const CudaOptions& options) {
     const ModelFile file = small_model();
-    const CudaOptions options{.kv_slots = 64, .random = 1};
     const Answers want = answers_of(*make_cuda(file, options));
     for (const bool graphs : {false, true}) {
         for (const int ahead : {-1, 0, 1, 2}) {
@@ -165,6 +167,22 @@ TEST_CASE("no device reads what another has not written yet, whichever runs ahea
             cuda::emulated::set_ahead(-1);
         }
     }
+}
+
+TEST_CASE("no device reads what another has not written yet, whichever runs ahead") {
+    const EightDevices devices;
+    check_whichever_runs_ahead({.kv_slots = 64, .random = 1});
+}
+
+TEST_CASE("devices that do not reach each other have the bits of one, whichever runs ahead") {
+    const EightDevices devices{false};
+    check_whichever_runs_ahead({.kv_slots = 64, .random = 1});
+    const ModelFile file = small_model();
+    const CudaOptions options{
+        .dtype = Dtype::F32, .kv = KvType::F32, .kv_slots = 64, .random = 1};
+    const Answers want = answers_of(*make_cuda(file, options));
+    for (const int count : {2, 8})
+        check_same(answers_of(*make_cuda(file, on_devices(options, count))), want);
 }
 
 TEST_CASE("heads' transforms and lists, an adapter and skipped sub-layers are shared too") {
@@ -207,9 +225,13 @@ TEST_CASE("heads' transforms and lists, an adapter and skipped sub-layers are sh
         return all;
     };
     const std::vector<float> want = numbers_of(*make_cuda(file, options));
-    for (const int count : {2, 3, 8}) {
-        CAPTURE(count);
-        CHECK(same_bits(numbers_of(*make_cuda(file, on_devices(options, count))), want));
+    for (const bool peers : {true, false}) {
+        cuda::emulated::set_devices(kDevices);  // none is let into another's memory any more
+        cuda::emulated::set_peers_possible(peers);
+        for (const int count : {2, 3, 8}) {
+            CAPTURE(count);
+            CHECK(same_bits(numbers_of(*make_cuda(file, on_devices(options, count))), want));
+        }
     }
 }
 
@@ -248,18 +270,22 @@ TEST_CASE("rows that begin, end and skip where they like, and keep their states,
     };
     for (const bool keeps : {false, true}) {
         const std::vector<float> want = numbers_of(*make_cuda(file, options), keeps, false);
-        for (const int count : {2, 8}) {
-            CAPTURE(count);
-            CAPTURE(keeps);
-            const auto backend = make_cuda(file, on_devices(options, count));
-            CHECK(same_bits(numbers_of(*backend, keeps, false), want));
-            CHECK(same_bits(numbers_of(*backend, keeps, true), want));
+        for (const bool peers : {true, false}) {
+            cuda::emulated::set_devices(kDevices);  // none is let into another's memory any more
+            cuda::emulated::set_peers_possible(peers);
+            for (const int count : {2, 8}) {
+                CAPTURE(count);
+                CAPTURE(keeps);
+                CAPTURE(peers);
+                const auto backend = make_cuda(file, on_devices(options, count));
+                CHECK(same_bits(numbers_of(*backend, keeps, false), want));
+                CHECK(same_bits(numbers_of(*backend, keeps, true), want));
+            }
         }
     }
 }
 
-TEST_CASE("slots travel between one device and several, over the host and over a device") {
-    const EightDevices devices;
+void check_slots_travel() {
     const ModelFile file = small_model();
     const CudaOptions options{.kv_slots = 128, .random = 1};
     const auto one = make_cuda(file, options);
@@ -282,6 +308,14 @@ TEST_CASE("slots travel between one device and several, over the host and over a
         back->write_kv(slot, bytes);
     }
     CHECK(kv_of(*back, slots) == kv_of(*one, slots));
+}
+
+TEST_CASE("slots travel between one device and several, over the host and over a device") {
+    for (const bool peers : {true, false}) {
+        CAPTURE(peers);
+        const EightDevices devices{peers};
+        check_slots_travel();
+    }
 }
 
 TEST_CASE("a batch that is cancelled at any of its polls leaves a group that works") {
@@ -396,6 +430,11 @@ TEST_CASE("each device holds its part: what all take together is what cuda_memor
           use.weight_bytes + use.kv_bytes + use.workspace_bytes);
     CHECK(backend->memory_use().weight_bytes == use.weight_bytes);
     for (int device = 0; device < 4; ++device) CHECK(cuda::emulated::memory_used(device) > 0);
+    cuda::emulated::set_peers_possible(false);
+    const std::uint64_t pinned_before = cuda::emulated::pinned_used();
+    const auto apart = make_cuda(file, on_devices(options, 4));
+    CHECK(cuda::emulated::pinned_used() - pinned_before == apart->memory_use().pinned_bytes);
+    CHECK(apart->memory_use().pinned_bytes > backend->memory_use().pinned_bytes);
     CHECK(backend->equality_class() == make_cuda(file, options)->equality_class());
 }
 
@@ -415,10 +454,6 @@ TEST_CASE("devices that cannot share a stage are refused, and the text says why"
     const Error many = refused(two_heads, {.others = {1, 2}});
     CHECK(many.code == Errc::Unsupported);
     CHECK_MESSAGE(cuda::contains(many.what, "3 GPUs, but the model has 2 KV heads"), many.what);
-    cuda::emulated::set_peers_possible(false);
-    CHECK(says({.others = {1}, .random = 1}, "do not reach each other's memory") ==
-          Errc::Unsupported);
-    cuda::emulated::set_peers_possible(true);
     // The second device has too little.
     const std::uint64_t before = cuda::emulated::memory_used();
     cuda::set_device(1);
