@@ -152,9 +152,10 @@ std::string transports_text(const std::vector<EdgeSpec>& edges,
     }
     for (const PlacedStage& stage : placement.stages) {
         if (goes_through_host(machine, stage.device.gpus()))
-            text += fmt::format("{}, parts of each layer: {}, through the host's memory: they do "
-                                "not reach each other\n",
-                                stage.name, device_text(machine, stage.device));
+            text += fmt::format(
+                "{}, parts of each layer: {}, through the host's memory: they do "
+                "not reach each other\n",
+                stage.name, device_text(machine, stage.device));
     }
     return text;
 }

@@ -56,9 +56,10 @@ std::optional<std::string> group_problem(const GpuMachine& machine, const std::v
             const std::string& other = kind_of(machine, gpus[i]);
             if (one != other) return kinds_differ(gpus[j], one, gpus[i], other);
             if (!machine.together(gpus[j], gpus[i]))
-                return fmt::format("cuda:{} and cuda:{} are on two machines; give each a stage of "
-                                   "its own",
-                                   gpus[j], gpus[i]);
+                return fmt::format(
+                    "cuda:{} and cuda:{} are on two machines; give each a stage of "
+                    "its own",
+                    gpus[j], gpus[i]);
         }
     }
     return std::nullopt;

@@ -72,11 +72,10 @@ void CudaGroup::take_input(CudaRank& rank,
     take(rank, buffer, columns, rows);
     if (!squares) return;
     const auto tiles = [](int count) { return cuda::tiles_of(count); };
-    take(rank, &CudaWorkspace::squares,
-         {tiles(columns.width),
-          {tiles(columns.own.first), tiles(columns.own.count)},
-          sizeof(float)},
-         rows);
+    take(
+        rank, &CudaWorkspace::squares,
+        {tiles(columns.width), {tiles(columns.own.first), tiles(columns.own.count)}, sizeof(float)},
+        rows);
 }
 
 }  // namespace paceline

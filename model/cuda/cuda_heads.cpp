@@ -130,8 +130,8 @@ void CudaHeads::output(CudaRank& rank, const CudaHead& head, int rows) {
         launches_.product(rank, head.output, head.turns ? rank.at.turned : rank.at.input,
                           padded_inputs(config_.dim), !head.turns || !head.norm_first);
     args.rows = rank.at.head_rows;
-    float* logits = &rank == &group_.first() ? rank.at.logits
-                                             : group_.gathered(&CudaWorkspace::logits);
+    float* logits =
+        &rank == &group_.first() ? rank.at.logits : group_.gathered(&CudaWorkspace::logits);
     args.finish.out = logits + head.share.first;
     args.finish.out_stride = head.outputs;
     cuda::launch_gemm(rank.stream, args, {rows, rank.info.processors, cuda::has_wgmma(rank.info)});

@@ -26,10 +26,10 @@ NextInput CudaLaunches::input_of_sublayer(const CudaRank& rank, int sublayer) co
 }
 
 void CudaLaunches::take_input(CudaRank& rank, const DeviceMatrix& product) const {
-    group_.take_input(rank, &CudaWorkspace::input,
-                      {padded_inputs(config_.dim), rank.weights->columns(),
-                       cuda::input_bytes(product.type)},
-                      taken_rows(rank), true);
+    group_.take_input(
+        rank, &CudaWorkspace::input,
+        {padded_inputs(config_.dim), rank.weights->columns(), cuda::input_bytes(product.type)},
+        taken_rows(rank), true);
 }
 
 void CudaLaunches::take_input_of_sublayer(CudaRank& rank, int sublayer) const {
@@ -45,10 +45,10 @@ void CudaLaunches::take_mixed(CudaRank& rank, const CudaAttention& of) const {
 }
 
 void CudaLaunches::take_gated(CudaRank& rank, const CudaLayer& layer) const {
-    group_.take(rank, &CudaWorkspace::gated,
-                {padded_inputs(config_.ffn_dim), rank.weights->inner(),
-                 cuda::input_bytes(layer.down.type)},
-                taken_rows(rank));
+    group_.take(
+        rank, &CudaWorkspace::gated,
+        {padded_inputs(config_.ffn_dim), rank.weights->inner(), cuda::input_bytes(layer.down.type)},
+        taken_rows(rank));
 }
 
 /// Makes this device's columns of rows ready; they are those of `row_index`, `count` of them.
@@ -129,9 +129,8 @@ void CudaLaunches::mix(CudaRank& rank,
         static_cast<std::size_t>(of.first_head * of.head_dim) * cuda::input_bytes(of.out.type);
     const auto column_of = [first](void* mixed) { return static_cast<std::byte*>(mixed) + first; };
     attend.out = column_of(rank.at.mixed);
-    group_.on_others(rank, &CudaWorkspace::mixed, [&](void* mixed) {
-        attend.other_out[attend.others++] = column_of(mixed);
-    });
+    group_.on_others(rank, &CudaWorkspace::mixed,
+                     [&](void* mixed) { attend.other_out[attend.others++] = column_of(mixed); });
     const bool tensor_cores =
         cuda::attention_mma_takes(cache.type, of.head_dim) && !cuda::takes_floats(of.out);
     cuda::launch_attention(

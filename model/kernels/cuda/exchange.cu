@@ -1,6 +1,5 @@
-#include "model/kernels/cuda/exchange.hpp"
-
 #include "model/kernels/cuda/device.cuh"
+#include "model/kernels/cuda/exchange.hpp"
 #include "model/kernels/cuda/launch.cuh"
 
 namespace paceline::cuda {

@@ -166,9 +166,9 @@ TEST_CASE("what cannot be a group is refused with stage, key and value, and what
                    "[[stage]] \"target\": tensor = 3: of the GPUs of m.toml that may be used at "
                    "most 2 are of one kind and of one machine: tensor = 2 is possible"));
     machine.gpus[1].name = "other";
-    CHECK(contains(
-        placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine)),
-        "[[stage]] \"target\": device = \"cuda:0,cuda:1\": "));
+    CHECK(
+        contains(placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine)),
+                 "[[stage]] \"target\": device = \"cuda:0,cuda:1\": "));
     CHECK(
         contains(placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:7\"]"), machine)),
                  "device = \"cuda:0,cuda:7\" is not all of the GPUs of m.toml"));
