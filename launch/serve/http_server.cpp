@@ -165,6 +165,7 @@ private:
             (void)std::raise(signal);
             co_return;
         }
+        std::signal(SIGUSR1, SIG_IGN);  // a starter may send it again and again
         std::fprintf(stderr,
                      "paceline serve: draining, at most %.0f s; another signal ends it now\n",
                      std::chrono::duration<double>(drain_limit_).count());

@@ -4,8 +4,9 @@
 //
 // The port is bound before the model is loaded; until ready() everything but /health and /version
 // is answered with 503. SIGTERM, SIGINT, and SIGUSR1, which Slurm sends before a job's end, begin
-// the drain: nothing new is taken, what runs may finish within the limit. Another one, or one while
-// the model is loaded, has its default action: the process ends at once, and its stages with it.
+// the drain: nothing new is taken, what runs may finish within the limit. Another one (SIGUSR1 is
+// ignored then), or one while the model is loaded, has its default action: the process ends at
+// once, and its stages with it.
 // Threads: run() and the destructor from one; waits_for(), ready(), fail() from any.
 #pragma once
 

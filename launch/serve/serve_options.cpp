@@ -20,8 +20,8 @@ constexpr const char* kServeFooter =
 
 The port answers 503 while the model is loaded; GET /health says what state the server is in.
 SIGTERM or Ctrl-C lets running answers finish, for at most --drain seconds, and takes no others;
-exit code 0 once all stages have ended. A second signal ends the program at once. A stage that dies
-is started again and its answers go on with the same text.
+exit code 0 once all stages have ended. A second one ends the program at once. A stage that dies is
+started again and its answers go on with the same text.
 
 On several machines this one is machine 0, which decodes and answers; the others run `paceline
 agent`, which is waited for up to 14 seconds, and ends when the server does (docs/clusters.md).

@@ -98,8 +98,8 @@ class Losses(Served):
         # Deep enough that an answer takes seconds.
         self.model = Path(write_deeper(TINY, self.models / "deep.gguf", 160))
 
-    def stream(self, server: Server):
-        stream = server.stream(self.BODY, "/v1/completions")
+    def stream(self, server: Server, **fields):
+        stream = server.stream({**self.BODY, **fields}, "/v1/completions")
         stream.read_until("data: {")
         return stream
 
@@ -109,20 +109,22 @@ class Losses(Served):
     def test_the_stream_has_the_same_text_once_another_agent_is_there(self):
         agent = self.agent()
         with self.server(self.config(SEGMENT_AWAY + QUICK)) as server:
-            stream = self.stream(server)
+            stream, drawn = self.stream(server), self.stream(server, **SAMPLED)
             before = stages_of(agent.pid)
             agent.kill()
             health = self.wait_health(server, "recovering")
             self.assertEqual(health["waiting_for"], f"machine 'b' at 127.0.0.1:{self.port}")
             self.assertEqual(health["lost_stages"], "stage 'second'")
             self.assertEqual(server.metric('paceline_stage_up{process="second"}'), 0)
-            self.assertNotIn("[DONE]", stream.text)
+            self.assertNotIn("[DONE]", stream.text + drawn.text)
             for pid in before:
                 wait_until(lambda pid=pid: not is_alive(pid), "the stages of the lost machine end")
             back = self.agent()
             rest = stream.rest()
             self.assertTrue(rest.endswith("data: [DONE]\n\n"), rest[-300:])
             self.assertEqual(self.text(events_of(rest)), self.plain_text(self.TOKENS))
+            self.assertEqual(self.text(events_of(drawn.rest())), self.plain_text(
+                self.TOKENS, "--temp", "0.8", "--top-p", "0.95", "--seed", "7"))
             self.wait_health(server, "ok")
             # A signal to all machines lets the answer end.
             last = self.stream(server)
@@ -133,28 +135,32 @@ class Losses(Served):
 
     def test_without_another_machine_the_stream_ends_with_the_story_and_the_server_goes_on_when_it_is_back(self):
         agent, stays = self.agent(), self.agent(name="c")
-        config = self.config(THREE + "[supervision]\nmachine_wait_s = 1\nlease_s = 1\n")
+        config = self.config(THREE + "[supervision]\nmachine_wait_s = 0.001\nlease_s = 1\n")
         with self.server(config, machines=3) as server:
-            stream = self.stream(server)
-            agent.kill()
-            events = events_of(stream.rest())
-            self.assertNotIn("[DONE]", stream.text)
-            self.assertIn("stage 'second' waited 1 s for a machine", events[-1]["error"]["message"])
-            self.assertEqual(events[-1]["error"]["code"], "pipeline_failed")
-            self.assertTrue(self.plain_text(self.TOKENS).startswith(self.text(events[:-1])))
-            health = self.wait_health(server, "failed")
-            self.assertIn("for a machine: the connection to machine 'b' is lost", health["error"])
-            self.assertEqual(health["waiting_for"], f"machine 'b' at 127.0.0.1:{self.port}")
-            wait_until(lambda: not stages_of(stays.pid) and not server.stages(), "the other stages end")
+            self.lose_for_too_long(server, agent, stays)
             refused = server.post("/v1/completions", self.BODY)
             self.assertEqual((refused.status, refused.json["error"]["code"]), (503, "pipeline_failed"))
-            back = self.agent()
+            again = self.agent()
             self.wait_health(server, "ok")
             answer = server.post("/v1/completions", {**self.BODY, "max_tokens": 40})
             self.assertEqual(answer.json["choices"][0]["text"], self.plain_text(40))
-        for each in (back, stays):
-            self.assertEqual(each.wait(LIMIT_S), 0, each.stderr.read())
-        self.assertIn("paceline serve: the pipeline answers again", server.lines)
+            self.lose_for_too_long(server, again, stays)  # and it ends in order
+        self.assertEqual(stays.wait(LIMIT_S), 0, stays.stderr.read())
+        self.assertEqual(server.lines.count("paceline serve: the pipeline answers again"), 1)
+        self.assertEqual(server.lines[-1], "paceline serve: all stages have ended")
+
+    def lose_for_too_long(self, server: Server, agent: subprocess.Popen, stays: subprocess.Popen) -> None:
+        stream = self.stream(server)
+        agent.kill()
+        events = events_of(stream.rest())
+        self.assertNotIn("[DONE]", stream.text)
+        self.assertRegex(events[-1]["error"]["message"], "stage 'second' waited .* s for a machine")
+        self.assertEqual(events[-1]["error"]["code"], "pipeline_failed")
+        self.assertTrue(self.plain_text(self.TOKENS).startswith(self.text(events[:-1])))
+        health = self.wait_health(server, "failed")
+        self.assertIn("the connection to machine 'b' is lost", health["error"])
+        self.assertEqual(health["waiting_for"], f"machine 'b' at 127.0.0.1:{self.port}")
+        wait_until(lambda: not stages_of(stays.pid) and not server.stages(), "the stages of the other machines end")
 
 
 class Refused(Served):

@@ -45,15 +45,15 @@ void ServedMachines::look(Service& service, const PipelineChange::Open& open) {
     const bool lacks = !missing().empty();
     const bool lacked = std::exchange(lacked_, lacks);
     const bool has_failed = service.snapshot().state == ServiceState::Failed;
-    const bool fails_now = has_failed && !std::exchange(has_failed_, has_failed);
-    if (fails_now) {
+    const bool had_failed = std::exchange(has_failed_, has_failed);
+    if (has_failed && !had_failed) {
         // The machine may have come back between the end of the pipeline and this look.
         restarts_ = lacks || lacked;
         service.session().end();
     }
     if (!has_failed || !restarts_ || lacks || Clock::now() < next_) return;
-    tell_("all machines are connected: the pipeline is started again");
     const ChangeResult result = service.restart([&]() -> Result<std::unique_ptr<PipelineSession>> {
+        tell_("all machines are connected: the pipeline is started again");
         if (Status s = meet_again(); !s) return s.error();
         return open();
     });
