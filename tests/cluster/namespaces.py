@@ -103,6 +103,9 @@ class Network:
             ip("-n", self.switch, "link", "add", self.port(host), "type", "veth",
                "peer", "name", INTERFACE, "netns", self.namespace(host))
         ip("-n", self.switch, "link", "set", self.port(host), "master", "br0", "up")
+        # A host that is restarted has the same: others remember it.
+        hardware = f"02:00:00:00:{self.number:02x}:{self.hosts.index(host) + 1:02x}"
+        ip("-n", self.namespace(host), "link", "set", INTERFACE, "address", hardware)
         ip("-n", self.namespace(host), "addr", "add", f"{self.address(host)}/24", "dev", INTERFACE)
         ip("-n", self.namespace(host), "link", "set", INTERFACE, "up")
 
