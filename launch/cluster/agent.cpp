@@ -159,9 +159,10 @@ void Agent::refused(const SessionEnd& how) {
     if (!std::exchange(told_refusal_, true)) {
         const auto left =
             std::chrono::duration_cast<std::chrono::seconds>(until_ - SteadyClock::now());
-        remark(kAgentCommand, fmt::format("refused for now: {}; tried again for {} s, in case that "
-                                          "one has ended and its lease has not",
-                                          how.text, left.count()));
+        remark(kAgentCommand,
+               fmt::format("refused for now: {}; tried again for {} s: the other one may have "
+                           "ended, and its lease not yet",
+                           how.text, left.count()));
     }
     pause_.expires_at(next);
     pause_.async_wait([this](const boost::system::error_code& error) {

@@ -81,8 +81,8 @@ Status check_options(const ServeOptions& options) {
     return known ? Status{} : known.error();
 }
 
-/// Loads while the server answers, then keeps the record of its method, and changes it; the model
-/// outlives the server.
+/// Loads while the server answers, then keeps the record of its method, and changes it, or looks
+/// after the other machines; the model outlives the server.
 class Loading {
 public:
     Loading(const ServeOptions& options, const Environment& environment, RunLog& log)

@@ -132,6 +132,19 @@ class Machines(ServeCase):
         self.assertEqual(answer.json["choices"][0]["text"], self.plain_text())
         self.end(job, signal.SIGUSR1)  # which mpirun passes on
 
+    @needs("srun")
+    def test_slurm_starts_server_and_agent_and_its_signal_ends_both(self):
+        with starters.Slurm(self.network, ["a", "b"], self.folder) as slurm:
+            job = starters.by_srun(self.network, ["a", "b"], self.server_words(self.config(segments("", "b"))),
+                                   slurm=slurm, environment=self.environment)
+            self.addCleanup(job.close)
+            self.wait_health(job, "ok")
+            answer = self.client.ask("POST", "/v1/completions", BODY)
+            self.assertEqual(answer.json["choices"][0]["text"], self.plain_text())
+            job.first.send_signal(signal.SIGUSR1)  # which srun passes on
+            self.assertEqual(job.wait(60), 0, job.err)
+        self.check_nothing_left()
+
 
 if __name__ == "__main__":
     main()
