@@ -296,6 +296,8 @@ int single_answer(RunSession& session,
         if (Status s = session.print_stats(options); !s.ok())
             return report_failure(kRunCommand, s.error());
     }
+    // Also if the tokens were all there when it came, and only their text was still on its way.
+    if (session.interrupt().raised()) return kExitInterrupted;
     if (end.value() != FinishReason::Interrupted) return kExitOk;
     return session.interrupt().draining() ? kExitTerminated : kExitInterrupted;
 }
