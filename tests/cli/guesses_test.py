@@ -68,6 +68,16 @@ class Guesses(CliTest):
                     if not sampling:
                         self.assertGreater(stats["pipeline"]["candidates"], 0)
 
+    def test_a_store_can_be_simulated_though_it_has_no_model_with_costs(self):
+        text = self.folder / "text.txt"
+        text.write_text("one two three")
+        costs = str(self.folder / "costs.tsv")
+        self.run_ok("simulate", "-m", TINY, "--measure-costs", costs, "--rows", "1,64", "--contexts", "64",
+                    "--neighbours", "0", "--samples", "1", "--measure-threads", "1")
+        said = self.run_ok("simulate", "-m", TINY, "--method", "rest", "--set", f"draft.datastore={self.store(str(text))}",
+                           "--costs", costs, "-p", PROMPT, "-n", "12")
+        self.assertRegex(said, r"draft +busy +\d+%")
+
     def test_a_store_that_cannot_be_used_is_refused_with_file_key_and_value(self):
         text = self.folder / "text.txt"
         text.write_text("one two three")
