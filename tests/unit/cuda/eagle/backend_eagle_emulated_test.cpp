@@ -2,6 +2,7 @@
 // counted. On emulated devices, whose memories are told apart.
 #include <vector>
 
+#include "model/kernels/cuda/sampling/sample.hpp"
 #include "tests/unit/cuda/eagle/cuda_eagle_fixture.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
@@ -95,6 +96,31 @@ TEST_CASE("an EAGLE draft's layers that do not begin the model are refused") {
     const Error error = refused(eagle.target, options);
     CHECK(error.code == Errc::BadArgument);
     CHECK(cuda::contains(error.what, "begin with 1, must begin with 0"));
+}
+
+TEST_CASE("a step of an EAGLE draft is one wait, and nothing but candidates crosses to the host") {
+    const EagleFixture eagle{"llama-f32"};
+    const auto backend = cuda_eagle(eagle, {.kv_slots = 64});
+    const std::vector<KvSlot> slots = home_slots(8);
+    std::mt19937 random{34};
+    give(*backend, slots, eagle.some_states(random, slots.size(), 1), slots.size() - 3);
+    const std::vector<Row> rows =
+        text_rows(*backend, random_tokens(random, eagle.target.config().vocab_size, 8), slots);
+    const SamplingParams greedy;
+    const std::vector<DrawJob> jobs(rows.size(), DrawJob{&greedy, 8, 3});
+    std::vector<std::vector<Candidate>> best(rows.size());
+    const LazyStreams lazy;
+    for (int round = 0; round < 3; ++round) {
+        CAPTURE(round);
+        const cuda::emulated::Traffic before = cuda::emulated::traffic();
+        REQUIRE(backend->run_and_draw_candidates(kEagleHead, rows, {}, {jobs}, best, nullptr) ==
+                RunOutcome::Done);
+        const cuda::emulated::Traffic after = cuda::emulated::traffic();
+        CHECK(backend->steps() == 3);
+        // The features that were given go to the device in front of the first call.
+        CHECK(after.waits - before.waits == (round == 0 ? 4 : 3));
+        CHECK(after.bytes_to_host - before.bytes_to_host == 8 * sizeof(cuda::CandidateList));
+    }
 }
 
 /// Cancels a call at one of its polls.
