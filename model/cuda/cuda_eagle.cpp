@@ -111,7 +111,7 @@ void CudaEagle::send(std::span<const std::int32_t> before, std::span<const std::
     std::copy(before.begin(), before.end(), table());
     std::copy(kept.begin(), kept.end(), table() + rows_max_);
     for (const std::unique_ptr<CudaRank>& rank : group_.ranks())
-        rank->stream.to_device(rank->at.steps, table(), 4 * 2 * rows_max_);
+        rank->stream.to_device(rank->at.steps, table(), 2 * rows_max_ * sizeof(std::int32_t));
 }
 
 void CudaEagle::fuse() {

@@ -60,7 +60,7 @@ Status check_eagle(const EagleSpec& spec, int dim) {
                              spec.layers.size(), spec.join.size(), joined)};
 }
 
-EagleBackend::EagleBackend(std::unique_ptr<Backend> layer, EagleSpec spec)
+EagleBackend::EagleBackend(std::unique_ptr<Backend> layer, const EagleSpec& spec)
     : layer_{std::move(layer)},
       on_host_{std::make_unique<HostEagleLayer>(*layer_, spec)},
       step_{*on_host_},

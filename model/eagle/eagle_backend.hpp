@@ -46,7 +46,7 @@ class EagleBackend final : public Backend, public FeatureSlots, public DeviceSam
 public:
     /// Steps on the host. Preconditions: check_eagle(); `layer` starts at layer 0, and computes on
     /// the host.
-    EagleBackend(std::unique_ptr<Backend> layer, EagleSpec spec);
+    EagleBackend(std::unique_ptr<Backend> layer, const EagleSpec& spec);
     /// Steps by `steps`, which `layer` owns; a feature is made of `states` states.
     EagleBackend(std::unique_ptr<Backend> layer, EagleLayer& steps, std::size_t states);
 
