@@ -100,6 +100,7 @@ void serialize(Archive& a, Hello& hello) {
 template <class Archive>
 void serialize(Archive& a, Refused& refused) {
     field(a, "reason", bounded(refused.reason, kTextBytesMax));
+    flag(a, "passes", refused.passes);
 }
 
 template <class Archive>

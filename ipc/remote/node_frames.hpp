@@ -51,7 +51,7 @@
 namespace paceline::remote {
 
 inline constexpr std::uint32_t kNodeMagic = 0x4e434150U;  // "PACN"
-inline constexpr std::uint16_t kNodeVersion = 3;          // of these layouts
+inline constexpr std::uint16_t kNodeVersion = 4;          // of these layouts
 inline constexpr std::size_t kNodeHeaderBytes = 32;
 
 inline constexpr std::uint32_t kNameBytesMax = control::kNameBytesMax;
@@ -136,6 +136,7 @@ struct Hello {
 /// Instead of an answer: the sender closes the connection for this reason.
 struct Refused {
     std::string reason;
+    bool passes = false;  // of the conductor: the reason may end with a lease, try again
 };
 
 /// agent -> conductor. Times are of the sender's CLOCK_MONOTONIC and mean nothing elsewhere.

@@ -10,10 +10,12 @@
 //     stalled     503   the engine's loop was not seen to run for kHeartbeatMax
 //     stuck       503   of ?deep=1: no token was decoded
 //
-// A busy engine with a full queue is ok. Pure.
+// A busy engine with a full queue is ok. `waits_for`: machines that are not connected, for people;
+// empty: none. Pure.
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "launch/api/method_in_use.hpp"
 #include "launch/api/reply.hpp"
@@ -25,15 +27,17 @@ inline constexpr std::chrono::milliseconds kHeartbeatMax{1000};
 
 [[nodiscard]] const char* name(ServiceState state);
 
-[[nodiscard]] Reply loading_health();
+[[nodiscard]] Reply loading_health(const std::string& waits_for = {});
 [[nodiscard]] Reply health_report(const ServiceSnapshot& engine,
                                   const MethodInUse& method,
-                                  std::chrono::steady_clock::time_point now);
+                                  std::chrono::steady_clock::time_point now,
+                                  const std::string& waits_for = {});
 
 /// Of ?deep=1, where health_report() is 200: whether a token was `decoded`, and how long it took.
 [[nodiscard]] Reply deep_health_report(const ServiceSnapshot& engine,
                                        const MethodInUse& method,
                                        bool decoded,
-                                       std::chrono::milliseconds took);
+                                       std::chrono::milliseconds took,
+                                       const std::string& waits_for = {});
 
 }  // namespace paceline::serve

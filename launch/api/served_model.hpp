@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,10 +30,16 @@ struct ServedModel {
     int running = 1;           // answers that decode at a time
     int waiting = 0;           // beside those
     std::int64_t created = 0;  // seconds since 1970
+    /// Other machines of the pipeline that are not connected, for people. From any thread; empty:
+    /// there are none.
+    std::function<std::string()> missing_machines = {};
     /// Last: its session borrows the file.
     std::unique_ptr<Service> service = {};
 
     [[nodiscard]] const Tokenizer& tokenizer() const { return opened.tokenizer; }
+    [[nodiscard]] std::string waits_for() const {
+        return missing_machines ? missing_machines() : std::string{};
+    }
     [[nodiscard]] int vocab_size() const { return opened.file.config().vocab_size; }
 };
 

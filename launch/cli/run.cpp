@@ -426,7 +426,8 @@ int run_run(const RunOptions& given, const Environment& environment) {
     if (!loaded) return report(kRunCommand, loaded.error());
     const int code = options.interactive ? chat_loop(session, prompt.value(), chosen, environment)
                                          : single_answer(session, turn, chosen, environment);
-    if (session.has_answers())
+    // The choice of auto is that of one machine.
+    if (session.has_answers() && !session.is_on_several_machines())
         automatic.learn(chosen, session.last_stats(), session.last_pipeline_stats(),
                         written.value());
     if (Status s = write_outputs(outputs.value(), session, options.interactive); !s.ok()) {

@@ -46,13 +46,7 @@ Status print_plan(const PipelineConfig& written,
 
 Status check_machines(const RunOptions& options, const Environment& environment) {
     if (options.dry_run) return {};
-    const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
-    if (!place) return place.error();
-    if (!place.value() || place.value()->size == 1) return {};
-    if (options.uses_stages() && !options.is_auto()) return {};
-    return Error{Errc::BadArgument,
-                 fmt::format("{}: {} machines decode with stages; give --method or --config too",
-                             place.value()->starter, place.value()->size)};
+    return check_meeting(options.meeting, environment, options.uses_stages() && !options.is_auto());
 }
 
 Status check_plan_options(const RunOptions& options) {

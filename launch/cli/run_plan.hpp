@@ -31,8 +31,8 @@ namespace paceline {
                                 const RunOptions& options,
                                 const Environment& environment);
 
-/// Whether a run on several machines makes sense: stages decode, and this is machine 0. Errors:
-/// those of conductor_place(); BadArgument.
+/// Whether a run on several machines makes sense; without them it does. Errors: those of
+/// check_meeting().
 [[nodiscard]] Status check_machines(const RunOptions& options, const Environment& environment);
 
 /// What the options of placement may not be combined with. Errors: BadArgument.

@@ -181,12 +181,12 @@ Status RunSession::meet_others(const RunOptions& options,
                                RunLog& log) {
     const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
     if (!place) return place.error();
-    if (!place.value() || place.value()->size == 1 || cluster_) return {};
+    if (!place.value() || cluster_) return {};
     Result<std::unique_ptr<Cluster>> cluster =
         open_cluster(*place.value(), options.meeting, environment, supervision,
-                     [&log](const std::string& sentence, bool is_news) {
+                     {.say = [&log](const std::string& sentence, bool is_news) {
                          is_news ? log.news(sentence) : log.info(sentence);
-                     });
+                     }});
     if (!cluster) return cluster.error();
     cluster_ = std::move(cluster).value();
     return {};

@@ -73,6 +73,7 @@ public:
     [[nodiscard]] const RunStats& last_stats() const { return records_.back().stats; }
     [[nodiscard]] std::size_t answers() const { return records_.size(); }
     [[nodiscard]] bool has_answers() const { return !records_.empty(); }
+    [[nodiscard]] bool is_on_several_machines() const { return cluster_ != nullptr; }
     [[nodiscard]] int context() const { return context_; }
     /// Block types of the model that are not computed exactly (stored_types.hpp).
     void print_rounded_types() const;

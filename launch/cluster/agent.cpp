@@ -31,6 +31,7 @@ constexpr const char* kAgentCommand = "agent";
 /// For a conductor that starts a little later, and for one whose connection was lost.
 constexpr std::chrono::seconds kFirstLimit{14};
 constexpr std::chrono::seconds kAgainLimit{60};
+constexpr std::chrono::milliseconds kRefusedPause{500};  // before the next try
 constexpr std::chrono::milliseconds kGoodbye{200};
 
 /// The sessions of an agent, one after the other, on the thread that runs `io`.
@@ -44,20 +45,23 @@ public:
 
     void meet(const remote::NodePlace& place) {
         meet_ = place;
-        dial(kFirstLimit);
+        until_ = SteadyClock::now() + kFirstLimit;
+        dial();
     }
     int run();
 
 private:
-    void dial(std::chrono::seconds limit);
+    void dial();
     void serve(remote::ConnectionPtr connection);
     void dial_bulk();
     void over(const SessionEnd& how);
+    void refused(const SessionEnd& how);
     void finish(int code) {
         code_ = code;
         session_.reset();
         dialling_.reset();
         signals_.cancel();
+        pause_.cancel();
         io_.stop();
     }
     void await_signal();
@@ -69,6 +73,9 @@ private:
     asio::io_context io_{1};
     asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGUSR1};
     asio::steady_timer goodbye_{io_};
+    asio::steady_timer pause_{io_};
+    SteadyClock::time_point until_{};  // the conductor is looked for until then
+    bool told_refusal_ = false;        // of this search
     std::unique_ptr<remote::Connecting> dialling_;
     std::unique_ptr<AgentSession> session_;
     int code_ = kExitOk;
@@ -103,8 +110,8 @@ void Agent::on_signal(int signal) {
     goodbye_.async_wait([this](const boost::system::error_code& /*error*/) { finish(code_); });
 }
 
-void Agent::dial(std::chrono::seconds limit) {
-    dialling_ = remote::connect_to(io_, meet_, key_, {}, SteadyClock::now() + limit,
+void Agent::dial() {
+    dialling_ = remote::connect_to(io_, meet_, key_, {}, until_,
                                    [this](Result<remote::ConnectionPtr> connection) {
                                        if (connection.ok())
                                            return serve(std::move(connection).value());
@@ -120,6 +127,7 @@ void Agent::serve(remote::ConnectionPtr connection) {
 }
 
 void Agent::dial_bulk() {
+    told_refusal_ = false;
     dialling_ = remote::connect_to(io_, meet_, key_, {.channel = remote::Channel::Bulk},
                                    SteadyClock::now() + kFirstLimit,
                                    [this](Result<remote::ConnectionPtr> connection) {
@@ -134,14 +142,32 @@ void Agent::over(const SessionEnd& how) {
     if (code_ != kExitOk) return;  // on its way out
     session_.reset();
     using Cause = SessionEnd::Cause;
-    if (how.cause == Cause::Refused) {
-        remark(kAgentCommand, "refused: " + how.text);
-        return finish(kExitFailure);
-    }
+    if (how.cause == Cause::Refused) return refused(how);
     if (how.cause != Cause::Shutdown) remark(kAgentCommand, "the run is lost: " + how.text);
     if (draining_) return finish(how.cause == Cause::Shutdown ? kExitOk : kExitTerminated);
     if (how.cause == Cause::Shutdown) return finish(kExitOk);
-    dial(kAgainLimit);
+    until_ = SteadyClock::now() + kAgainLimit;
+    dial();
+}
+
+void Agent::refused(const SessionEnd& how) {
+    const SteadyClock::time_point next = SteadyClock::now() + kRefusedPause;
+    if (!how.passes || draining_ || next >= until_) {
+        remark(kAgentCommand, "refused: " + how.text);
+        return finish(kExitFailure);
+    }
+    if (!std::exchange(told_refusal_, true)) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::seconds>(until_ - SteadyClock::now());
+        remark(kAgentCommand,
+               fmt::format("refused for now: {}; tried again for {} s: the other one may have "
+                           "ended, and its lease not yet",
+                           how.text, left.count()));
+    }
+    pause_.expires_at(next);
+    pause_.async_wait([this](const boost::system::error_code& error) {
+        if (!error) dial();
+    });
 }
 
 Result<AgentPlan> plan_of(const AgentOptions& options) {

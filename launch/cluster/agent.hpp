@@ -3,8 +3,10 @@
 //     paceline agent --new-key FILE                                  makes a key, and ends
 //     paceline agent --meet HOST:PORT --key FILE --models DIR        for one run
 //
-// It ends when the run does; a connection that is lost is tried again for a minute. It
-// starts only its own program, and its stages read models only below --models.
+// It ends when the run does. A connection that is lost is tried again for a minute, and so is one
+// that is refused because an agent with its name or machine counts as connected: that one may have
+// ended without a sign, and its lease has to end first. It starts only its own program, and its
+// stages read models only below --models.
 #pragma once
 
 #include <string>

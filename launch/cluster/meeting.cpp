@@ -51,7 +51,9 @@ Result<std::optional<StarterPlace>> conductor_place(const MeetingOptions& option
                                                     const Environment& environment) {
     Result<std::optional<StarterPlace>> place =
         read_starter(options.node, options.meet, environment.starter);
-    if (!place || !place.value() || place.value()->rank == 0) return place;
+    if (!place || !place.value()) return place;
+    if (place.value()->size == 1) return std::optional<StarterPlace>{};
+    if (place.value()->rank == 0) return place;
     return Error{Errc::BadArgument,
                  fmt::format("{}: this is machine {} of {}, and machine 0 decodes: `paceline "
                              "agent` is for the others (launch/paceline-launch chooses)",
@@ -66,6 +68,22 @@ Result<remote::NodeKey> meeting_key(const MeetingOptions& options, const Environ
     return Error{Errc::BadArgument,
                  "several machines need a key that all of them have: --key FILE or $PACELINE_KEY "
                  "(`paceline agent --new-key FILE` makes one)"};
+}
+
+Status check_meeting(const MeetingOptions& options,
+                     const Environment& environment,
+                     bool names_stages) {
+    const Result<std::optional<StarterPlace>> place = conductor_place(options, environment);
+    if (!place) return place.error();
+    if (!place.value()) return {};
+    if (!names_stages) {
+        return Error{Errc::BadArgument,
+                     fmt::format("{}: {} machines decode with stages; give --method NAME, other "
+                                 "than auto and plain, or --config too",
+                                 place.value()->starter, place.value()->size)};
+    }
+    const Result<remote::NodeKey> key = meeting_key(options, environment);
+    return key ? Status{} : key.error();
 }
 
 Result<remote::Hello> hello_of_here(const std::string& name) {
@@ -91,7 +109,7 @@ Result<std::unique_ptr<Cluster>> open_cluster(const StarterPlace& place,
                                               const MeetingOptions& options,
                                               const Environment& environment,
                                               const SupervisionConfig& supervision,
-                                              std::function<void(const std::string&, bool)> say) {
+                                              MeetingNews news) {
     const Result<remote::NodeKey> key = meeting_key(options, environment);
     if (!key) return key.error();
     Result<remote::Hello> hello = hello_of_here(options.name);
@@ -102,10 +120,11 @@ Result<std::unique_ptr<Cluster>> open_cluster(const StarterPlace& place,
     plan.nodes = static_cast<std::size_t>(place.size - 1);
     plan.lease.length = supervision.lease;
     plan.stop_grace = supervision.stop_grace;
-    plan.say = std::move(say);
+    plan.say = std::move(news.say);
     Result<std::unique_ptr<ConductorHub>> hub = ConductorHub::open(key.value(), std::move(plan));
     if (!hub) return hub.error();
-    Result<std::vector<remote::Hello>> machines = hub.value()->await_nodes(kMeetLimit);
+    Result<std::vector<remote::Hello>> machines =
+        hub.value()->await_nodes(kMeetLimit, news.missing);
     if (!machines) return machines.error();
     auto cluster = std::make_unique<Cluster>();
     cluster->hub = std::move(hub).value();

@@ -31,8 +31,8 @@ struct MeetingOptions {
 };
 void add_meeting_options(Command& command, MeetingOptions& options);
 
-/// Of the conductor: how many machines, and where they meet. Nothing: this machine alone.
-/// Errors: those of read_starter(); BadArgument on a rank that is not 0.
+/// Of the conductor: how many machines, at least two, and where they meet. Nothing: this machine
+/// alone. Errors: those of read_starter(); BadArgument on a rank that is not 0.
 [[nodiscard]] Result<std::optional<StarterPlace>> conductor_place(const MeetingOptions& options,
                                                                   const Environment& environment);
 
@@ -40,16 +40,29 @@ void add_meeting_options(Command& command, MeetingOptions& options);
 [[nodiscard]] Result<remote::NodeKey> meeting_key(const MeetingOptions& options,
                                                   const Environment& environment);
 
+/// Whether a conductor can decode on the machines that it is told of: with stages that its command
+/// names (`names_stages`), and with a key. Errors: those of conductor_place() and meeting_key();
+/// BadArgument.
+[[nodiscard]] Status check_meeting(const MeetingOptions& options,
+                                   const Environment& environment,
+                                   bool names_stages);
+
 /// What this machine says of itself. `name` empty: the host's.
 [[nodiscard]] Result<remote::Hello> hello_of_here(const std::string& name);
 
-/// Waits until the other machines are there. `say`: sentences for the log, from any thread.
-/// Errors: those of ConductorHub, meeting_key() and hello_of_here().
-[[nodiscard]] Result<std::unique_ptr<Cluster>> open_cluster(
-    const StarterPlace& place,
-    const MeetingOptions& options,
-    const Environment& environment,
-    const SupervisionConfig& supervision,
-    std::function<void(const std::string& sentence, bool is_news)> say);
+/// What the wait for the other machines tells; each may be empty.
+struct MeetingNews {
+    /// Sentences for the log, from any thread; `is_news`: a machine is lost or back.
+    std::function<void(const std::string& sentence, bool is_news)> say;
+    ConductorHub::OnMissing missing = {};
+};
+
+/// Waits until the other machines are there. Errors: those of ConductorHub, meeting_key() and
+/// hello_of_here().
+[[nodiscard]] Result<std::unique_ptr<Cluster>> open_cluster(const StarterPlace& place,
+                                                            const MeetingOptions& options,
+                                                            const Environment& environment,
+                                                            const SupervisionConfig& supervision,
+                                                            MeetingNews news);
 
 }  // namespace paceline

@@ -17,14 +17,6 @@ Status check_together(const std::vector<int>& gpus,
         const int first = gpus.front();
         if (name(gpu) != name(first))
             return bad(": " + kinds_differ(first, name(first), gpu, name(gpu)));
-        for (const int other : gpus) {
-            if (other == gpu || inventory.peers.empty()) continue;
-            const std::vector<int>& peers = inventory.peers[static_cast<std::size_t>(gpu)];
-            if (std::find(peers.begin(), peers.end(), other) != peers.end()) continue;
-            return bad(fmt::format(
-                ": cuda:{} does not reach the memory of cuda:{}; give each a stage of its own", gpu,
-                other));
-        }
     }
     return {};
 }

@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <optional>
 
+#include "launch/placement/gpu_groups.hpp"
+
 namespace paceline {
 namespace {
 
@@ -156,6 +158,13 @@ std::string transports_text(const std::vector<EdgeSpec>& edges,
             text += fmt::format(" (link {})", to_text(link));
         }
         text += fmt::format(", {}: {}\n", name_of(edge.transport), way->reason);
+    }
+    for (const PlacedStage& stage : placement.stages) {
+        if (goes_through_host(machine, stage.device.gpus()))
+            text += fmt::format(
+                "{}, parts of each layer: {}, through the host's memory: they do "
+                "not reach each other\n",
+                stage.name, device_text(machine, stage.device));
     }
     return text;
 }

@@ -47,7 +47,8 @@ struct EdgeTransport {
                                                                    const DevicePaths& ways);
 
 /// "early -> final, hidden states: cuda:0 to cuda:1 (link nvlink, 450 GB/s), exported: cuda:0 and
-/// cuda:1 reach each other", a line for each edge with tensors.
+/// cuda:1 reach each other", a line for each edge with tensors; and one for each stage on GPUs that
+/// do not reach each other.
 [[nodiscard]] std::string transports_text(const std::vector<EdgeSpec>& edges,
                                           const std::vector<EdgeTransport>& ways,
                                           const Placement& placement,

@@ -1,6 +1,7 @@
 #include "launch/placement/gpu_groups.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <fmt/core.h>
 #include <span>
 
@@ -18,9 +19,13 @@ std::uint64_t held_by(const std::map<int, std::uint64_t>& held, int gpu) {
     return found == held.end() ? 0 : found->second;
 }
 
-bool joins(const GpuMachine& machine, const std::vector<int>& group, int gpu) {
+/// What is asked of GPUs of one kind and one machine.
+enum class Reach : std::uint8_t { Wanted, NotWanted };
+
+bool joins(const GpuMachine& machine, const std::vector<int>& group, int gpu, Reach reach) {
     return std::all_of(group.begin(), group.end(), [&](int member) {
-        return kind_of(machine, member) == kind_of(machine, gpu) && machine.reach(member, gpu);
+        return kind_of(machine, member) == kind_of(machine, gpu) && machine.together(member, gpu) &&
+               (reach == Reach::NotWanted || machine.reach(member, gpu));
     });
 }
 
@@ -30,12 +35,13 @@ bool complete(const GpuMachine& machine,
               std::span<const int> gpus,
               std::size_t from,
               std::size_t count,
+              Reach reach,
               std::vector<int>& group) {
     if (group.size() == count) return true;
     for (std::size_t i = from; i < gpus.size(); ++i) {
-        if (!joins(machine, group, gpus[i])) continue;
+        if (!joins(machine, group, gpus[i], reach)) continue;
         group.push_back(gpus[i]);
-        if (complete(machine, gpus, i + 1, count, group)) return true;
+        if (complete(machine, gpus, i + 1, count, reach, group)) return true;
         group.pop_back();
     }
     return false;
@@ -49,11 +55,11 @@ std::optional<std::string> group_problem(const GpuMachine& machine, const std::v
             const std::string& one = kind_of(machine, gpus[j]);
             const std::string& other = kind_of(machine, gpus[i]);
             if (one != other) return kinds_differ(gpus[j], one, gpus[i], other);
-            if (!machine.reach(gpus[j], gpus[i]))
+            if (!machine.together(gpus[j], gpus[i]))
                 return fmt::format(
-                    "cuda:{} and cuda:{} do not reach each other's memory (link "
-                    "{}); give each a stage of its own",
-                    gpus[j], gpus[i], to_text(machine.link(gpus[j], gpus[i])));
+                    "cuda:{} and cuda:{} are on two machines; give each a stage of "
+                    "its own",
+                    gpus[j], gpus[i]);
         }
     }
     return std::nullopt;
@@ -69,11 +75,22 @@ std::vector<int> choose_group(const GpuMachine& machine,
     // The fullest one of the first so many is their last: the fewest that hold a group.
     std::vector<int> group;
     const auto wanted = static_cast<std::size_t>(count);
-    for (std::size_t most = wanted; most <= by_load.size() && group.empty(); ++most)
-        (void)complete(machine, std::span{by_load}.first(most), 0, wanted, group);
+    for (const Reach reach : {Reach::Wanted, Reach::NotWanted}) {
+        for (std::size_t most = wanted; most <= by_load.size() && group.empty(); ++most)
+            (void)complete(machine, std::span{by_load}.first(most), 0, wanted, reach, group);
+    }
     const auto place = [&](int gpu) { return std::find(usable.begin(), usable.end(), gpu); };
     std::sort(group.begin(), group.end(), [&](int a, int b) { return place(a) < place(b); });
     return group;
+}
+
+bool goes_through_host(const GpuMachine& machine, const std::vector<int>& gpus) {
+    for (const int a : gpus) {
+        for (const int b : gpus) {
+            if (!machine.reach(a, b)) return true;
+        }
+    }
+    return false;
 }
 
 int largest_group(const GpuMachine& machine, const std::vector<int>& usable) {

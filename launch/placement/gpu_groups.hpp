@@ -1,7 +1,9 @@
 // Groups of GPUs: which may share a stage, and which do where a stage says how many (`tensor`).
 //
-// GPUs of a group are of one kind and reach each other's memory. A group is chosen so that the GPU
-// of it that holds most holds as little as possible; before the stages that have one GPU.
+// GPUs of a group are of one kind and on one machine. Those that reach each other's memory come
+// first: others exchange what they compute through the host's (model/cuda/cuda_exchange.hpp). Of
+// such groups the one is chosen whose fullest GPU holds as little as possible; before the stages
+// that have one GPU.
 // Pure functions of values.
 #pragma once
 
@@ -15,8 +17,7 @@
 
 namespace paceline {
 
-/// Why `gpus` of the machine cannot share a stage: two kinds, or two that do not reach each other.
-/// Nothing: they can.
+/// Why `gpus` of the machine cannot share a stage: two kinds, or two machines. Nothing: they can.
 [[nodiscard]] std::optional<std::string> group_problem(const GpuMachine& machine,
                                                        const std::vector<int>& gpus);
 
@@ -26,6 +27,9 @@ namespace paceline {
                                             const std::vector<int>& usable,
                                             int count,
                                             const std::map<int, std::uint64_t>& held);
+
+/// Whether two of them do not reach each other's memory, as far as the machine is known.
+[[nodiscard]] bool goes_through_host(const GpuMachine& machine, const std::vector<int>& gpus);
 
 /// The most of `usable` that can share a stage.
 [[nodiscard]] int largest_group(const GpuMachine& machine, const std::vector<int>& usable);

@@ -63,7 +63,7 @@ Status check_named_gpus(const PipelineConfig& config, const GpuRequest& request)
         if (stage.tensor > most)
             return bad(
                 fmt::format("tensor = {}: of the GPUs of {} that may be used at most {} are "
-                            "of one kind and reach each other: tensor = {} is possible",
+                            "of one kind and of one machine: tensor = {} is possible",
                             stage.tensor, request.machine.source, most, most));
     }
     return {};

@@ -53,6 +53,7 @@ struct HttpContext {
     ServeMetrics metrics = {};
     KeptStreams streams{};
     ServedModel* model = nullptr;  // nullptr: it is being loaded
+    std::string waits_for = {};    // what loading waits for, for people; empty: nothing else
     bool draining = false;
     DeepHealth deep{};
     BodyBudget bodies{};

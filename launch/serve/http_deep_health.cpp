@@ -82,7 +82,8 @@ asio::awaitable<Reply> deep_health(HttpContext& context) {
     Service& service = *model.service;
     DeepHealth& deep = context.deep;
     const auto shallow = [&] {
-        return health_report(service.snapshot(), model.method->get(), Clock::now());
+        return health_report(service.snapshot(), model.method->get(), Clock::now(),
+                             model.waits_for());
     };
     Reply state = shallow();
     const bool changing = service.snapshot().state == ServiceState::Changing;  // it would wait
@@ -97,7 +98,8 @@ asio::awaitable<Reply> deep_health(HttpContext& context) {
     }
     state = shallow();
     if (state.status != 200) co_return state;
-    co_return deep_health_report(service.snapshot(), model.method->get(), deep.decoded, deep.took);
+    co_return deep_health_report(service.snapshot(), model.method->get(), deep.decoded, deep.took,
+                                 model.waits_for());
 }
 
 }  // namespace paceline::serve

@@ -42,7 +42,7 @@ Reply state_reply(const ServedModel& model, const Route& route) {
             return tokenizer_info_reply(model);
         default:
             return health_report(model.service->snapshot(), model.method->get(),
-                                 std::chrono::steady_clock::now());
+                                 std::chrono::steady_clock::now(), model.waits_for());
     }
 }
 
@@ -84,7 +84,7 @@ asio::awaitable<bool> answer_asked(HttpStream& stream,
         reply = {.content_type = "text/plain; version=0.0.4; charset=utf-8",
                  .body = context.metrics.text(model)};
     } else if (model == nullptr) {
-        reply = route.is_health() ? loading_health() : loading_reply();
+        reply = route.is_health() ? loading_health(context.waits_for) : loading_reply();
     } else if (route.is_answer()) {
         co_return co_await answer_request(stream, context, asked, terms);
     } else if (route.endpoint == Endpoint::Stream) {

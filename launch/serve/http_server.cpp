@@ -91,6 +91,9 @@ public:
         peer_connections_ = settings.peer_connections;
     }
 
+    void waits_for(const std::string& what) {
+        asio::post(io_, [this, what] { context_.waits_for = what; });
+    }
     void ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
         asio::post(io_, [this, &model, drain_limit] {
             drain_limit_ = drain_limit;
@@ -102,6 +105,7 @@ public:
     void run() {
         signals_.add(SIGTERM);
         signals_.add(SIGINT);
+        signals_.add(SIGUSR1);
         asio::co_spawn(io_, accept(), asio::detached);
         asio::co_spawn(io_, wait_for_signal(), asio::detached);
         asio::co_spawn(io_, forget_streams(), asio::detached);
@@ -161,6 +165,7 @@ private:
             (void)std::raise(signal);
             co_return;
         }
+        std::signal(SIGUSR1, SIG_IGN);  // a starter may send it again and again
         std::fprintf(stderr,
                      "paceline serve: draining, at most %.0f s; another signal ends it now\n",
                      std::chrono::duration<double>(drain_limit_).count());
@@ -239,6 +244,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::bind(const ListenPlace& place,
 
 std::string HttpServer::address() const {
     return impl_->address();
+}
+void HttpServer::waits_for(const std::string& what) {
+    impl_->waits_for(what);
 }
 void HttpServer::ready(ServedModel& model, std::chrono::milliseconds drain_limit) {
     impl_->ready(model, drain_limit);

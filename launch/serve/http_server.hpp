@@ -3,10 +3,11 @@
 //     bind()  ->  run():  [loading] --ready()--> [serving] --signal--> [draining] --> run() returns
 //
 // The port is bound before the model is loaded; until ready() everything but /health and /version
-// is answered with 503. SIGTERM and SIGINT begin the drain: nothing new is taken, what runs may
-// finish within the limit. Another one, or one while the model is loaded, has its default action:
-// the process ends at once, and its stages with it.
-// Threads: run() and the destructor from one; ready(), fail() from any.
+// is answered with 503. SIGTERM, SIGINT, and SIGUSR1, which Slurm sends before a job's end, begin
+// the drain: nothing new is taken, what runs may finish within the limit. Another one (SIGUSR1 is
+// ignored then), or one while the model is loaded, has its default action: the process ends at
+// once, and its stages with it.
+// Threads: run() and the destructor from one; waits_for(), ready(), fail() from any.
 #pragma once
 
 #include <chrono>
@@ -32,6 +33,8 @@ public:
 
     /// "http://127.0.0.1:8080", "unix:/run/paceline.sock".
     [[nodiscard]] std::string address() const;
+    /// What loading waits for, for people: GET /health shows it; empty: nothing else.
+    void waits_for(const std::string& what);
     /// The model is loaded; it outlives run() and this object.
     void ready(ServedModel& model, std::chrono::milliseconds drain_limit);
     /// It cannot be loaded: run() returns.

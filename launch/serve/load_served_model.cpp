@@ -60,6 +60,41 @@ MethodChanges changes_of(ServedModel& model, const ServedPipelines& pipelines) {
             .tell = tell};
 }
 
+/// The same pipeline once more.
+PipelineChange::Open again_of(ServedModel& model,
+                              const ServedPipelines& pipelines,
+                              const std::string& method) {
+    return [open = changes_of(model, pipelines).open,
+            method]() -> Result<std::unique_ptr<PipelineSession>> {
+        Result<ServedPipeline> opened = open(method);
+        if (!opened) return opened.error();
+        return std::move(opened.value().session);
+    };
+}
+
+/// The other machines of `pipelines`, if there are any.
+Result<std::unique_ptr<ServedMachines>> meet_machines(const ServeOptions& options,
+                                                      const Environment& environment,
+                                                      RunLog& log,
+                                                      const std::string& method,
+                                                      const ServedPipelines& pipelines,
+                                                      const ConductorHub::OnMissing& waits_for) {
+    const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
+    if (!place) return place.error();
+    if (!place.value()) return std::unique_ptr<ServedMachines>{};
+    const Result<SupervisionConfig> supervision =
+        pipelines.supervision(method, options.draft_model);
+    if (!supervision) return supervision.error();
+    const auto tell_missing = [&waits_for](const std::string& missing) {
+        tell("waiting for " + missing);
+        waits_for(missing);
+    };
+    Result<std::unique_ptr<ServedMachines>> machines = ServedMachines::open(
+        *place.value(), options.meeting, environment, supervision.value(), log, tell_missing, tell);
+    if (machines) waits_for("");
+    return machines;
+}
+
 Result<std::unique_ptr<ServedModel>> open_served(const ServeOptions& options,
                                                  const Environment& environment) {
     Result<OpenedModel> opened = open_model(options.model, environment);
@@ -88,7 +123,8 @@ Result<std::unique_ptr<ServedModel>> open_served(const ServeOptions& options,
 
 Result<LoadedModel> load_served_model(const ServeOptions& options,
                                       const Environment& environment,
-                                      RunLog& log) {
+                                      RunLog& log,
+                                      const ConductorHub::OnMissing& waits_for) {
     Result<std::unique_ptr<ServedModel>> opened = open_served(options, environment);
     if (!opened) return opened.error();
     ServedModel& model = *opened.value();
@@ -102,7 +138,14 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
         tell("method " + choice.method + ": " + choice.reason);
     std::vector<std::string> methods{choice.method};
     methods.insert(methods.end(), choice.fallbacks.begin(), choice.fallbacks.end());
-    const ServedPipelines pipelines{options, environment, log};
+    ServedPipelines pipelines{options, environment, log};
+    Result<std::unique_ptr<ServedMachines>> met =
+        meet_machines(options, environment, log, choice.method, pipelines, waits_for);
+    if (!met) return met.error();
+    if (met.value()) {
+        pipelines.use(met.value()->cluster());
+        model.missing_machines = [&machines = *met.value()] { return machines.missing(); };
+    }
     std::optional<Error> failure;
     std::string tried;
     for (const std::string& method : methods) {
@@ -131,8 +174,10 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
                 grammar_vocabulary(model.opened.tokenizer,
                                    static_cast<std::size_t>(model.opened.file.config().vocab_size)),
                 grammar_options(options)));
-        LoadedModel loaded{std::move(opened).value(), config.supervision.drain};
-        if (options.config_file.empty() && options.gpus.empty()) {
+        LoadedModel loaded{std::move(met).value(), std::move(opened).value(),
+                           config.supervision.drain};
+        loaded.open_again = again_of(*loaded.model, pipelines, method);
+        if (options.config_file.empty() && options.gpus.empty() && !loaded.machines) {
             loaded.method = std::make_unique<ServedMethod>(
                 std::move(history),
                 ServedMethod::Start{

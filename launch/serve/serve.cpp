@@ -49,6 +49,18 @@ serve::ServerSettings settings_of(const ServeOptions& options) {
             .peer_connections = static_cast<std::size_t>(options.peer_connections)};
 }
 
+/// What several machines decode with.
+Status check_machines(const ServeOptions& options, const Environment& environment) {
+    const Result<std::optional<StarterPlace>> place = conductor_place(options.meeting, environment);
+    if (place && place.value() && !options.gpus.empty())
+        return Error{Errc::BadArgument,
+                     "--gpus places the stages of one machine; on several machines they are on the "
+                     "`device` of each [[stage]]"};
+    const bool names_stages = !options.config_file.empty() ||
+                              (options.method != kAutoMethod && options.method != kPlainMethod);
+    return check_meeting(options.meeting, environment, names_stages);
+}
+
 Status check_options(const ServeOptions& options) {
     if (!options.config_file.empty() && device_of(options.model).gpu)
         return Error{Errc::BadArgument, kDeviceIsInTheFile};
@@ -69,8 +81,8 @@ Status check_options(const ServeOptions& options) {
     return known ? Status{} : known.error();
 }
 
-/// Loads while the server answers, then keeps the record of its method, and changes it; the model
-/// outlives the server.
+/// Loads while the server answers, then keeps the record of its method, and changes it, or looks
+/// after the other machines; the model outlives the server.
 class Loading {
 public:
     Loading(const ServeOptions& options, const Environment& environment, RunLog& log)
@@ -93,11 +105,16 @@ public:
     }
     [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
     /// Ends the stages.
-    void unload() { loaded_.model.reset(); }
+    void unload() {
+        loaded_.model.reset();
+        loaded_.machines.reset();  // says goodbye to the agents
+    }
 
 private:
     void load(serve::HttpServer& server) {
-        Result<serve::LoadedModel> loaded = serve::load_served_model(options_, environment_, log_);
+        Result<serve::LoadedModel> loaded = serve::load_served_model(
+            options_, environment_, log_,
+            [&server](const std::string& what) { server.waits_for(what); });
         if (!loaded) {
             failure_ = loaded.error();
             return server.fail();
@@ -112,6 +129,16 @@ private:
         std::fprintf(stderr, "paceline serve: ready: %s\n", ready.c_str());
         serve::tell_ready(ready);
         if (loaded_.method) keep_method(*loaded_.method, *loaded_.model->service);
+        if (loaded_.machines) keep_machines(*loaded_.machines, *loaded_.model->service);
+    }
+    /// Whether the server has ended before then.
+    [[nodiscard]] bool ends_before(std::chrono::steady_clock::time_point then) {
+        std::unique_lock lock{mutex_};
+        return changed_.wait_until(lock, then, [this] { return over_; });
+    }
+    void keep_machines(serve::ServedMachines& machines, Service& service) {
+        while (!ends_before(std::chrono::steady_clock::now() + serve::ServedMachines::kLook))
+            machines.look(service, loaded_.open_again);
     }
     /// A look in each period until the server's end, and one then. A change that is asked for waits
     /// for a moment in which no answer is open.
@@ -122,13 +149,8 @@ private:
         auto next_look = Clock::now() + period;
         bool last = false;
         while (!last) {
-            {
-                const auto next = method.wants_change()
-                                      ? std::min(next_look, Clock::now() + kIdleLook)
-                                      : next_look;
-                std::unique_lock lock{mutex_};
-                last = changed_.wait_until(lock, next, [this] { return over_; });
-            }
+            last = ends_before(method.wants_change() ? std::min(next_look, Clock::now() + kIdleLook)
+                                                     : next_look);
             if (last || Clock::now() >= next_look) {
                 method.look(service);
                 next_look = Clock::now() + period;
@@ -162,6 +184,8 @@ int run_serve(const Command& command, ServeOptions& options, const Environment& 
     if (key != environment.variables.end()) options.key = key->second;
     if (options.method.empty() && options.config_file.empty()) options.method = kAutoMethod;
     if (Status s = check_options(options); !s) return report(kServeCommand, s.error());
+    if (Status s = check_machines(options, environment); !s)
+        return report(kServeCommand, s.error());
     Result<serve::AccessRules> access =
         serve::AccessRules::make(options.unix_path.empty() ? options.host : serve::kUnixSocket,
                                  {options.key_file, options.key}, options.origins);

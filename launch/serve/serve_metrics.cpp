@@ -52,7 +52,7 @@ void print_engine(std::string& text, const ServiceSnapshot& engine) {
     print_head(text, "paceline_stage_up", "gauge", "1 while the process of the stage lives.");
     for (const SessionProcess& process : engine.stages)
         text += fmt::format("paceline_stage_up{{process=\"{}\"}} {}\n", process.name,
-                            process.pid > 0 ? 1 : 0);
+                            process.is_up ? 1 : 0);
 }
 
 /// Of the token that a verdict puts behind the accepted candidates: `none` if no stage had proposed

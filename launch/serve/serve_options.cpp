@@ -13,14 +13,18 @@ constexpr const char* kServeFooter =
   paceline serve
   paceline serve -m model.gguf --method pearl --requests 8 --kv-memory 2G --alias my-model
   paceline serve --host 0.0.0.0 --api-key-file keys.txt
+  paceline serve --node 0/2 --meet node-a:47600 --key ~/cluster.key --method pearl -m model.gguf
 
   curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \
        -d '{"messages": [{"role": "user", "content": "Why is the sky blue?"}], "stream": true}'
 
 The port answers 503 while the model is loaded; GET /health says what state the server is in.
 SIGTERM or Ctrl-C lets running answers finish, for at most --drain seconds, and takes no others;
-exit code 0 once all stages have ended. A second signal ends the program at once. A stage that dies
-is started again and its answers go on with the same text.
+exit code 0 once all stages have ended. A second one ends the program at once. A stage that dies is
+started again and its answers go on with the same text.
+
+On several machines this one is machine 0, which decodes and answers; the others run `paceline
+agent`, which is waited for up to 14 seconds, and ends when the server does (docs/clusters.md).
 
 Each option has a variable (--kv-memory: PACELINE_KV_MEMORY) and a key in the table [serve] of the
 --config file (kv_memory); the option counts most, then the variable.
@@ -167,6 +171,7 @@ Command add_serve(Command& app, ServeOptions& options) {
     add_parts_option(command, options.model);
     add_what_to_serve(command, options);
     add_where_to_serve(command, options);
+    add_meeting_options(command, options.meeting);
     add_foreign_options(command);
     command.footer(kServeFooter);
     return command;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/base/model_options.hpp"
+#include "launch/cluster/meeting.hpp"
 #include "launch/config/config_source.hpp"
 
 namespace paceline {
@@ -37,6 +38,7 @@ struct ServeOptions {
     double recovery_wait_s = 30.0;  // of a recovery, until further requests are refused
     double grammar_s = 5.0;         // processor time to compile a grammar
     double replan_s = 300.0;        // between two looks at --method auto's choice; 0: it stays
+    MeetingOptions meeting = {};    // of several machines
     std::string log_file = {};
     bool verbose = false;
 };

@@ -18,6 +18,7 @@ struct Setting {
     std::string_view key;
     Kind kind = Kind::Text;
     bool in_file = true;
+    bool in_variable = true;
 };
 
 /// The options of the command: "kv_memory" is --kv-memory.
@@ -54,6 +55,10 @@ constexpr Setting kSettings[] = {
     {"body_timeout", Kind::Number},
     {"recovery_wait", Kind::Number},
     {"grammar_seconds", Kind::Number},
+    {"node"},
+    {"meet"},
+    {"key", Kind::Text, true, false},  // PACELINE_KEY is the key itself
+    {"node_name"},
     {"log"},
     {"verbose", Kind::Flag},
 };
@@ -90,6 +95,7 @@ std::vector<std::string> parts_of_list(const std::string& text) {
 }
 
 Status read_variable(Command& command, const Setting& setting, const Variables& variables) {
+    if (!setting.in_variable) return {};
     const auto at = variables.find(variable_name(std::string{setting.key}));
     if (at == variables.end() || at->second.empty()) return {};
     Option option = command.option(option_name(setting.key));

@@ -160,7 +160,10 @@ public:
         std::vector<SessionProcess> found;
         for (std::size_t i = 0; i < plan_.placement.processes.size(); ++i) {
             const PlacedProcess& process = plan_.placement.processes[i];
-            found.push_back({process.name, process.stages, pids[i]});
+            const bool is_up = process.machine == 0
+                                   ? pids[i] > 0
+                                   : supervisor_->health_of(process.id()) == StageHealth::Up;
+            found.push_back({process.name, process.stages, pids[i], is_up});
         }
         return found;
     }

@@ -46,7 +46,8 @@ struct SessionOptions {
 struct SessionProcess {
     std::string name;
     std::vector<StageId> stages;  // hosted in it
-    pid_t pid = 0;                // 0: it is being replaced
+    pid_t pid = 0;                // 0: it is being replaced, or on another machine
+    bool is_up = false;
 };
 
 class LoopThread;

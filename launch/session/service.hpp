@@ -23,8 +23,10 @@
 // change() replaces the pipeline by another one between two answers (service_change.cpp). Orders
 // that come meanwhile wait, as behind others; streams of earlier answers stay readable, because
 // they belong to no session. What is lost are the KV caches, and with them the cached prompts.
-// Owns the session. Threads: all members from any, but change() from one at a time, and session()
-// from the same; the constructor and destructor from one.
+// restart() replaces a pipeline that could not continue. Its answers have ended with an error, and
+// orders are refused until the other one runs.
+// Owns the session. Threads: all members from any, but change() and restart() from one at a time,
+// and session() from the same; the constructor and destructor from one.
 #pragma once
 
 #include <atomic>
@@ -70,9 +72,10 @@ struct PipelineChange {
 
 enum class ChangeOutcome : std::uint8_t {
     Changed,
-    Busy,    // an answer runs or waits, a stage is lost, or nothing is taken any more
+    Busy,    // an answer runs or waits, a stage is lost, or nothing is taken any more; of
+             // restart(): the pipeline goes on
     Kept,    // the other one cannot be started: the present one goes on
-    Failed,  // nor can the present one again: the service has ended
+    Failed,  // nor can the present one again: the service has ended; of restart(): still
 };
 
 struct ChangeResult {
@@ -115,6 +118,9 @@ public:
     /// Decodes with another pipeline from now on, if no answer is open; blocks while it loads. Its
     /// contexts are as many and as long as those of the present one.
     [[nodiscard]] ChangeResult change(const PipelineChange& wanted);
+    /// Decodes with the pipeline of `open` from now on, if the present one has failed; blocks while
+    /// it loads. Its contexts are as of change().
+    [[nodiscard]] ChangeResult restart(const PipelineChange::Open& open);
 
     /// A copy that is at most some kTick old while the loop runs.
     [[nodiscard]] ServiceSnapshot snapshot() const;

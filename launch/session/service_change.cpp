@@ -1,8 +1,12 @@
-// Service::change(): another pipeline between two answers.
+// Service::change(): another pipeline between two answers; restart(): after one that has failed.
 //
 //     [runs] --pause()--> [paused] --let_go()--> [no loop] --attach()--> [runs]
 //        \                                             |
 //         +------ while it loads, if there is memory for both; else it loads here
+//
+//     [failed] --restart()--> [no loop] --attach()--> [runs]
+//                                 |
+//                                 +---- it cannot be started ----> [failed]
 //
 // While paused, orders are taken and wait. While there is no loop, what is posted is held, in its
 // order, and the session that has ended still says which requests are valid.
@@ -47,6 +51,20 @@ ChangeResult Service::change(const PipelineChange& wanted) {
     }
     attach(std::move(fresh));
     return {why.ok() ? ChangeOutcome::Changed : ChangeOutcome::Kept, why};
+}
+
+ChangeResult Service::restart(const PipelineChange::Open& open) {
+    if (!over_ || draining_) return {ChangeOutcome::Busy, {}};
+    slot_.hold();
+    slot_.session().end();
+    Result<std::unique_ptr<PipelineSession>> opened = open();
+    if (opened && draining_) opened = shutting_down();
+    if (!opened) {
+        release();
+        return {ChangeOutcome::Failed, opened.error()};
+    }
+    attach(std::move(opened).value());
+    return {ChangeOutcome::Changed, {}};
 }
 
 bool Service::pause() {
@@ -101,7 +119,9 @@ void Service::attach(std::unique_ptr<PipelineSession> fresh) {
     slot_.session().call([&] {
         figures_.begin_pipeline(std::move(ended));
         answers_.pause(false);
+        answers_.reopen();
         leaving_ = false;
+        over_ = false;
         clock_.tick(AnswerClock::Clock::now(), false);  // loading counts for no deadline
     });
     watch_session();

@@ -8,7 +8,8 @@
 //
 // F and J are multiplied as the matrices of layers are, by their outputs on several devices; their
 // inputs are rounded to bf16, or stay float32 in a file of such matrices. Every device has all
-// features: each writes its columns into the memory of all.
+// features: each writes its columns into the memory of all, so devices that do not reach each
+// other are refused (cuda_ranks.hpp).
 //
 // Owns pinned memory for tables and states. Borrows the rest; the features lie in the workspace.
 // Used by one thread.

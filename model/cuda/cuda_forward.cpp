@@ -66,6 +66,10 @@ CudaForward::Made CudaForward::make(const CudaOptions& options) {
     });
     if (made.lacks != nullptr) return made;
     CudaRank& first = group_.first();
+    if (first.through_host) {
+        if (!CudaExchange::make(config_, options, exchange_)) return {};
+        group_.use(exchange_);
+    }
     if (!options.exact)
         launches_.use_blas(std::make_unique<cuda::Blas>(first.stream, first.at.blas));
     return made;
@@ -194,7 +198,6 @@ RunOutcome CudaForward::run_step(const EagleStep& step,
     group_.join();
     group_.fork();
     embed();
-    group_.barrier();
     eagle_->fuse();
     replay(whole, false);
     group_.fork();
@@ -236,11 +239,25 @@ void CudaForward::embed() {
         cuda::EmbedArgs args{rank.weights->embedding(), tables.tokens, tables.rows, rank.at.hidden};
         if (args.table.outputs == 0) return;
         args.first_token = rank.weights->first_token();
-        for (const std::unique_ptr<CudaRank>& other : group_.ranks()) {
-            if (other.get() != &rank) args.other_hidden[args.others++] = other->at.hidden;
-        }
+        group_.on_others(rank, &CudaWorkspace::hidden,
+                         [&](float* hidden) { args.other_hidden[args.others++] = hidden; });
         cuda::launch_embed(rank.stream, args, launches_.now().rows);
     });
+    group_.barrier();
+    group_.on_each([&](CudaRank& rank) {
+        CudaTakenRows rows = launches_.taken_rows(rank);
+        rows.tokens = tables_.on(rank.index()).tokens;
+        group_.take(rank, &CudaWorkspace::hidden, {config_.dim, {}, sizeof(float)}, rows);
+    });
+}
+
+/// The first device's states, behind a join().
+void CudaForward::gather_states() {
+    CudaRank& first = group_.first();
+    CudaTakenRows rows = launches_.taken_rows(first);
+    rows.index = tables_.on(first.index()).row_index;
+    group_.take(first, &CudaWorkspace::hidden,
+                {config_.dim, first.weights->columns(), sizeof(float)}, rows);
 }
 
 void CudaForward::replay(const Stretch& stretch, bool embeds) {
@@ -284,10 +301,7 @@ void CudaForward::run_and_keep(std::span<const Row> rows,
 
 void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
     group_.fork();
-    if (embeds) {
-        embed();
-        group_.barrier();
-    }
+    if (embeds) embed();
     group_.on_each([&](CudaRank& rank) {
         const TablePlaces tables = tables_.on(rank.index());
         launches_.ready(rank, tables.row_index, tables.rows,
@@ -306,6 +320,7 @@ void CudaForward::launch_stretch(const Stretch& stretch, bool embeds) {
         sublayer = next;
     }
     group_.join();
+    gather_states();
 }
 
 /// `following` is the sub-layer whose input is made.
@@ -318,6 +333,7 @@ void CudaForward::launch_sublayer(int sublayer, int following) {
         return input;
     };
     group_.barrier();
+    group_.on_each([&](CudaRank& rank) { launches_.take_input_of_sublayer(rank, sublayer); });
     if (sublayer % 2 == 0) {
         group_.on_each([&](CudaRank& rank) {
             launches_.mix(rank, rank.weights->layer(layer).attention, rank.cache,
@@ -325,6 +341,7 @@ void CudaForward::launch_sublayer(int sublayer, int following) {
         });
         group_.barrier();
         group_.on_each([&](CudaRank& rank) {
+            launches_.take_mixed(rank, rank.weights->layer(layer).attention);
             launches_.residual(rank, rank.weights->layer(layer).attention.out, rank.at.mixed,
                                next(rank));
         });
@@ -333,6 +350,7 @@ void CudaForward::launch_sublayer(int sublayer, int following) {
     group_.on_each([&](CudaRank& rank) { launches_.gates(rank, rank.weights->layer(layer)); });
     group_.barrier();
     group_.on_each([&](CudaRank& rank) {
+        launches_.take_gated(rank, rank.weights->layer(layer));
         launches_.residual(rank, rank.weights->layer(layer).down, rank.at.gated, next(rank));
     });
 }
@@ -380,14 +398,18 @@ RunOutcome CudaForward::run_adapter(std::span<const Row> rows,
     });
     group_.barrier();
     group_.on_each([&](CudaRank& rank) {
+        launches_.take_input(rank, rank.weights->adapter().qkv.front());
         launches_.mix(rank, rank.weights->adapter(), rank.adapter_cache, 0);
     });
     group_.barrier();
     group_.on_each([&](CudaRank& rank) {
+        launches_.take_mixed(rank, rank.weights->adapter());
         NextInput next = input(rank);
         next.others = 0;  // nothing follows
         launches_.residual(rank, rank.weights->adapter().out, rank.at.mixed, next);
     });
+    group_.join();
+    gather_states();
     return finish_run(states.out, {}, {.cancel = cancel});
 }
 

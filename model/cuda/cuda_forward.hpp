@@ -89,8 +89,7 @@ struct CudaSegment {
 
 class CudaForward {
 public:
-    /// `ranks` are one or several, whose devices reach each other; with weights and caches when the
-    /// first call comes.
+    /// `ranks` are one or several; with weights and caches when the first call comes.
     CudaForward(const ModelConfig& config, const CudaOptions& options, CudaGroup::Ranks ranks);
     CudaForward(const CudaForward&) = delete;
     CudaForward& operator=(const CudaForward&) = delete;
@@ -164,6 +163,7 @@ private:
     void launch_stretch(const Stretch& stretch, bool embeds);
     void launch_sublayer(int sublayer, int following);
     void embed();
+    void gather_states();
     [[nodiscard]] RunOutcome finish_run(HiddenRows out,
                                         const CudaDraws& draws,
                                         const CudaWatch& watch);
@@ -178,6 +178,7 @@ private:
     RopeTable rope_;
     BatchTables tables_;
     CudaGroup group_;
+    CudaExchange exchange_;  // empty where the devices reach each other
     CudaLaunches launches_;
     CudaHeads heads_;
     CudaRows states_;

@@ -57,12 +57,25 @@ void CudaGroup::share(const CudaRank& rank,
     next.x = moved(next.x);
     if (squares) next.squares += tile;
     if (next.weights != nullptr) next.weights += column;
-    for (const std::unique_ptr<CudaRank>& other : ranks_) {
-        if (other.get() == &rank) continue;
-        next.other_x[next.others] = moved(other->at.*buffer);
-        next.other_squares[next.others] = squares ? other->at.squares + tile : nullptr;
-        ++next.others;
-    }
+    on_others(rank, buffer, [&](void* x) { next.other_x[next.others++] = moved(x); });
+    if (!squares) return;
+    int other = 0;
+    on_others(rank, &CudaWorkspace::squares,
+              [&](float* x) { next.other_squares[other++] = x + tile; });
+}
+
+void CudaGroup::take_input(CudaRank& rank,
+                           void* CudaWorkspace::*buffer,
+                           const CudaExchange::Columns& columns,
+                           const CudaTakenRows& rows,
+                           bool squares) const {
+    take(rank, buffer, columns, rows);
+    if (!squares) return;
+    const auto tiles = [](int count) { return cuda::tiles_of(count); };
+    take(
+        rank, &CudaWorkspace::squares,
+        {tiles(columns.width), {tiles(columns.own.first), tiles(columns.own.count)}, sizeof(float)},
+        rows);
 }
 
 }  // namespace paceline

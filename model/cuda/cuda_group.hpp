@@ -10,6 +10,9 @@
 // squares, gated): each is read between the barrier after it was written and the next one, and
 // written again no sooner than after that, so none is needed twice.
 //
+// Devices that do not reach each other have an exchange (cuda_exchange.hpp): what they would write
+// into each other's memory they write into it, and take() after the barrier copies it from there.
+//
 // A recording is made of the first device's stream, from fork() to join(): one graph with kernels
 // of all devices, whose edges the barriers are; so it is launched at once, in one stream.
 //
@@ -19,6 +22,7 @@
 #include <memory>
 #include <span>
 
+#include "model/cuda/cuda_exchange.hpp"
 #include "model/cuda/cuda_rank.hpp"
 
 namespace paceline {
@@ -27,8 +31,11 @@ class CudaGroup {
 public:
     using Ranks = std::span<const std::unique_ptr<CudaRank>>;
 
-    /// One device or several, which reach each other.
+    /// One device or several. Those that do not reach each other use an exchange before the first
+    /// call.
     explicit CudaGroup(Ranks ranks) : ranks_{ranks} {}
+    /// Borrowed.
+    void use(const CudaExchange& exchange) { exchange_ = &exchange; }
     [[nodiscard]] Ranks ranks() const { return ranks_; }
     /// Where calls begin and end.
     [[nodiscard]] CudaRank& first() const { return *ranks_.front(); }
@@ -55,10 +62,43 @@ public:
                void* CudaWorkspace::*buffer,
                int first_column,
                cuda::NextInput& next) const;
+    /// Calls put(place) with each place where other devices than `rank` find a buffer.
+    template <class Element, class Put>
+    void on_others(const CudaRank& rank, Element* CudaWorkspace::*buffer, const Put& put) const;
+    /// Where the first device finds what others make of a buffer.
+    template <class Element>
+    [[nodiscard]] Element* gathered(Element* CudaWorkspace::*buffer) const {
+        return exchange_ != nullptr ? exchange_->at().*buffer : first().at.*buffer;
+    }
+    /// After a barrier: with an exchange, what the others have made of these rows of a buffer.
+    template <class Element>
+    void take(CudaRank& rank,
+              Element* CudaWorkspace::*buffer,
+              const CudaExchange::Columns& columns,
+              const CudaTakenRows& rows) const {
+        if (exchange_ != nullptr) exchange_->take(rank, buffer, columns, rows);
+    }
+    /// The same of an input that share() has put, with its squares if it has some.
+    void take_input(CudaRank& rank,
+                    void* CudaWorkspace::*buffer,
+                    const CudaExchange::Columns& columns,
+                    const CudaTakenRows& rows,
+                    bool squares) const;
 
 private:
     Ranks ranks_;
+    const CudaExchange* exchange_ = nullptr;
 };
+
+template <class Element, class Put>
+void CudaGroup::on_others(const CudaRank& rank,
+                          Element* CudaWorkspace::*buffer,
+                          const Put& put) const {
+    if (exchange_ != nullptr) return put(exchange_->at().*buffer);
+    for (const std::unique_ptr<CudaRank>& other : ranks_) {
+        if (other.get() != &rank) put(other->at.*buffer);
+    }
+}
 
 template <class Work>
 void CudaGroup::on_each(const Work& work) const {

@@ -75,15 +75,37 @@ void CudaHeads::launch(const CudaHead& head, int rows) {
                         rows);
     });
     group_.barrier();
+    const auto taken = [rows](const CudaRank& rank) {
+        return CudaTakenRows{rank.at.head_rows, rows};
+    };
+    const auto columns = [&](const CudaRank& rank, const cuda::DeviceMatrix& product) {
+        return CudaExchange::Columns{padded_inputs(config_.dim), rank.weights->columns(),
+                                     cuda::input_bytes(product.type)};
+    };
+    group_.on_each([&](CudaRank& rank) {
+        const CudaHead& own = rank.weights->head(head.id);
+        group_.take_input(rank, &CudaWorkspace::input,
+                          columns(rank, own.turns ? own.transform : own.output), taken(rank), true);
+    });
     if (head.turns) {
         group_.on_each([&](CudaRank& rank) {
             const CudaHead& own = rank.weights->head(head.id);
             own.block == HeadBlock::Residual ? block(rank, own, rows) : turn(rank, own, rows);
         });
         group_.barrier();
+        group_.on_each([&](CudaRank& rank) {
+            const CudaHead& own = rank.weights->head(head.id);
+            const bool squares = own.block != HeadBlock::Residual && !own.norm_first;
+            group_.take_input(rank, &CudaWorkspace::turned, columns(rank, own.output), taken(rank),
+                              squares);
+        });
     }
     group_.on_each([&](CudaRank& rank) { output(rank, rank.weights->head(head.id), rows); });
     group_.join();
+    CudaRank& first = group_.first();
+    const CudaHead& own = first.weights->head(head.id);
+    const CudaShare share{own.share.first, own.output.outputs};
+    group_.take(first, &CudaWorkspace::logits, {own.outputs, share, sizeof(float)}, taken(first));
 }
 
 /// A head's transform: this device's columns.
@@ -108,7 +130,9 @@ void CudaHeads::output(CudaRank& rank, const CudaHead& head, int rows) {
         launches_.product(rank, head.output, head.turns ? rank.at.turned : rank.at.input,
                           padded_inputs(config_.dim), !head.turns || !head.norm_first);
     args.rows = rank.at.head_rows;
-    args.finish.out = group_.first().at.logits + head.share.first;
+    float* logits =
+        &rank == &group_.first() ? rank.at.logits : group_.gathered(&CudaWorkspace::logits);
+    args.finish.out = logits + head.share.first;
     args.finish.out_stride = head.outputs;
     cuda::launch_gemm(rank.stream, args, {rows, rank.info.processors, cuda::has_wgmma(rank.info)});
 }

@@ -25,6 +25,32 @@ NextInput CudaLaunches::input_of_sublayer(const CudaRank& rank, int sublayer) co
                              : input_for(rank, layer.ffn_norm, layer.gate_up);
 }
 
+void CudaLaunches::take_input(CudaRank& rank, const DeviceMatrix& product) const {
+    group_.take_input(
+        rank, &CudaWorkspace::input,
+        {padded_inputs(config_.dim), rank.weights->columns(), cuda::input_bytes(product.type)},
+        taken_rows(rank), true);
+}
+
+void CudaLaunches::take_input_of_sublayer(CudaRank& rank, int sublayer) const {
+    const CudaLayer& layer = rank.weights->layer(sublayer / 2);
+    take_input(rank, sublayer % 2 == 0 ? layer.attention.qkv.front() : layer.gate_up);
+}
+
+void CudaLaunches::take_mixed(CudaRank& rank, const CudaAttention& of) const {
+    const CudaShare own{of.first_head * of.head_dim, of.heads * of.head_dim};
+    group_.take(rank, &CudaWorkspace::mixed,
+                {padded_inputs(of.out.inputs), own, cuda::input_bytes(of.out.type)},
+                taken_rows(rank));
+}
+
+void CudaLaunches::take_gated(CudaRank& rank, const CudaLayer& layer) const {
+    group_.take(
+        rank, &CudaWorkspace::gated,
+        {padded_inputs(config_.ffn_dim), rank.weights->inner(), cuda::input_bytes(layer.down.type)},
+        taken_rows(rank));
+}
+
 /// Makes this device's columns of rows ready; they are those of `row_index`, `count` of them.
 void CudaLaunches::ready(CudaRank& rank,
                          const std::int32_t* row_index,
@@ -103,9 +129,8 @@ void CudaLaunches::mix(CudaRank& rank,
         static_cast<std::size_t>(of.first_head * of.head_dim) * cuda::input_bytes(of.out.type);
     const auto column_of = [first](void* mixed) { return static_cast<std::byte*>(mixed) + first; };
     attend.out = column_of(rank.at.mixed);
-    for (const std::unique_ptr<CudaRank>& other : group_.ranks()) {
-        if (other.get() != &rank) attend.other_out[attend.others++] = column_of(other->at.mixed);
-    }
+    group_.on_others(rank, &CudaWorkspace::mixed,
+                     [&](void* mixed) { attend.other_out[attend.others++] = column_of(mixed); });
     const bool tensor_cores =
         cuda::attention_mma_takes(cache.type, of.head_dim) && !cuda::takes_floats(of.out);
     cuda::launch_attention(
@@ -154,7 +179,7 @@ void CudaLaunches::residual(CudaRank& rank,
     out.finish.kind = cuda::FinishKind::Residual;
     out.finish.out = rank.at.hidden + first;
     if (now_.gathers && &rank != &group_.first())
-        out.finish.out_also = group_.first().at.hidden + first;
+        out.finish.out_also = group_.gathered(&CudaWorkspace::hidden) + first;
     out.finish.out_stride = config_.dim;
     out.finish.row_index = tables_.on(rank.index()).row_index;
     out.finish.next = next;

@@ -57,6 +57,16 @@ public:
                                          int x_stride,
                                          bool normed) const;
 
+    /// What the other devices have made of the input of `product`, where they do not reach this one
+    /// (CudaGroup::take()); of the rows of the batch.
+    void take_input(CudaRank& rank, const cuda::DeviceMatrix& product) const;
+    void take_input_of_sublayer(CudaRank& rank, int sublayer) const;
+    void take_mixed(CudaRank& rank, const CudaAttention& of) const;
+    void take_gated(CudaRank& rank, const CudaLayer& layer) const;
+    [[nodiscard]] CudaTakenRows taken_rows(const CudaRank& rank) const {
+        return {tables_.on(rank.index()).rows, now_.rows};
+    }
+
     void ready(CudaRank& rank,
                const std::int32_t* row_index,
                const std::int32_t* count,

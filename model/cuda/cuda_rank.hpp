@@ -78,7 +78,8 @@ struct CudaRank {
     int device;
     CudaPart part;
     cuda::DeviceInfo info;
-    MemoryUse use;  // of this device; what is pinned counts to the first
+    MemoryUse use;              // of this device; what is pinned counts to the first
+    bool through_host = false;  // the devices of its group do not reach each other
     std::unique_ptr<CudaWeights> weights;
     CudaCache cache;
     CudaCache adapter_cache;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "model/cuda/cuda_exchange.hpp"
 #include "model/cuda/cuda_unsupported.hpp"
 #include "model/cuda/cuda_workspace.hpp"
 #include "model/kernels/cuda/blas.hpp"
@@ -55,11 +56,6 @@ Result<std::vector<cuda::DeviceInfo>> look_at(const CudaOptions& options) {
             return checked.error();
     }
     if (Status checked = check_alike(options, devices); !checked) return checked.error();
-    if (!options.others.empty() && !cuda::enable_peers(devices_of(options)))
-        return Error{Errc::Unsupported,
-                     fmt::format("device {}: these GPUs do not reach each other's memory; give "
-                                 "each a stage of its own",
-                                 device_text(options))};
     return devices;
 }
 
@@ -93,6 +89,12 @@ Result<CudaRanks> plan_ranks(const ModelFile& file, const CudaOptions& options) 
     if (const std::string missing = options.exact ? "" : cuda::blas_problem(); !missing.empty())
         return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     const std::vector<int> indices = devices_of(options);
+    const bool through_host = indices.size() > 1 && !cuda::enable_peers(indices);
+    if (through_host && options.eagle)
+        return Error{Errc::Unsupported,
+                     fmt::format("device {}: these GPUs do not reach each other's memory; an EAGLE "
+                                 "draft needs one GPU, or several that do",
+                                 device_text(options))};
     CudaRanks ranks;
     for (std::size_t i = 0; i < indices.size(); ++i) {
         const CudaPart part = part_of(i, indices.size());
@@ -100,9 +102,12 @@ Result<CudaRanks> plan_ranks(const ModelFile& file, const CudaOptions& options) 
         cuda::set_device(indices[i]);
         ranks.push_back(std::make_unique<CudaRank>(indices[i], part));
         ranks.back()->info = device;
+        ranks.back()->through_host = through_host;
         ranks.back()->weights = CudaWeights::plan(file, options, part);
-        const MemoryUse& use = ranks.back()->use =
+        MemoryUse& use = ranks.back()->use =
             use_of(file.config(), options, part, *ranks.back()->weights);
+        if (through_host && part.is_first())
+            use.pinned_bytes += CudaExchange::bytes_of(file.config(), options);
         if (device_bytes(options, use) > device.free_bytes)
             return no_room(options, indices[i], device, use);
     }

@@ -110,7 +110,7 @@ Status Session::on_frame(const remote::Frame& frame) {
     // The conductor raises it when this machine gets its place.
     link_.set_epoch(link_.peer_epoch());
     if (const auto* refused = std::get_if<remote::Refused>(&frame)) {
-        end({SessionEnd::Cause::Refused, refused->reason});
+        end({SessionEnd::Cause::Refused, refused->reason, refused->passes});
         return {};
     }
     if (const auto* hello = std::get_if<remote::Hello>(&frame)) return greet(*hello);

@@ -28,6 +28,7 @@ struct SessionEnd {
     enum class Cause : std::uint8_t { Shutdown, Refused, Lost, LeaseOver, Failed };
     Cause cause = Cause::Lost;
     std::string text;
+    bool passes = false;  // of Refused: the reason may end with another agent's lease
 };
 
 struct AgentPlan {

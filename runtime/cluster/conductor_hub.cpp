@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <fmt/core.h>
+#include <future>
 #include <map>
 #include <mutex>
 #include <signal.h>
@@ -15,6 +16,7 @@
 
 #include "ipc/remote/secure_connection.hpp"
 #include "runtime/cluster/cluster_node.hpp"
+#include "runtime/cluster/hub_guest.hpp"
 #include "runtime/cluster/node_slot.hpp"
 
 namespace paceline {
@@ -30,25 +32,6 @@ constexpr std::chrono::milliseconds kFreshLimit{2'000};
 constexpr std::chrono::milliseconds kGoodbye{1'500};
 constexpr std::chrono::milliseconds kGoodbyeStep{5};
 
-/// A connection that has not said which machine it is of, or has no slot.
-struct Guest {
-    std::unique_ptr<LinkSide> side;  // until a slot takes it over
-    LinkSide* raw = nullptr;
-    NodeSlot* slot = nullptr;
-    remote::Hello hello{};
-    std::weak_ptr<Guest> first{};  // of a second connection: the one that it belongs to
-    SteadyClock::time_point last_frame{};
-    bool is_bulk = false;
-    bool is_closing = false;
-
-    /// Whether its agent has said Hello and counts as connected.
-    [[nodiscard]] bool is_agent() const {
-        return raw != nullptr && !is_bulk && !is_closing && !hello.node.empty() &&
-               (slot == nullptr || slot->is_connected_by(raw));
-    }
-};
-using GuestPtr = std::shared_ptr<Guest>;
-
 class Hub final : public ConductorHub {
 public:
     Hub(const remote::NodeKey& key, HubPlan plan) : key_{key}, plan_{std::move(plan)} {
@@ -62,8 +45,10 @@ public:
     ~Hub() override;
 
     [[nodiscard]] Status open();
-    [[nodiscard]] Result<std::vector<remote::Hello>> await_nodes(
-        std::chrono::milliseconds limit) override;
+    [[nodiscard]] Result<std::vector<remote::Hello>> await_nodes(std::chrono::milliseconds limit,
+                                                                 const OnMissing& told) override;
+    [[nodiscard]] std::string missing() const override;
+    void renew() override;
     [[nodiscard]] Result<std::unique_ptr<NodeAgent>> make_node(NodeEvents events,
                                                                bool catch_signals) override;
 
@@ -74,12 +59,11 @@ private:
     [[nodiscard]] Status on_frame(const GuestPtr& guest, const remote::Frame& frame);
     void on_end(const GuestPtr& guest, const Error& error);
     [[nodiscard]] Status on_hello(const GuestPtr& guest, const remote::Hello& hello);
-    [[nodiscard]] std::string objection_to(const Guest& guest) const;
     void replace_earlier(const remote::Hello& hello);
     [[nodiscard]] std::uint32_t lease_ms() const {
         return static_cast<std::uint32_t>(plan_.lease.length / std::chrono::milliseconds{1});
     }
-    [[nodiscard]] Status refuse(Guest& guest, const std::string& reason);
+    [[nodiscard]] Status refuse(Guest& guest, const Objection& why);
     [[nodiscard]] std::optional<std::size_t> slot_for(const remote::Hello& hello) const;
     void seat(const GuestPtr& guest, std::size_t index);
     void seat_spares();
@@ -102,7 +86,7 @@ private:
     std::vector<std::weak_ptr<Guest>> firsts_;  // that have said Hello
     bool leaving_ = false;
 
-    std::mutex door_;  // of what follows
+    mutable std::mutex door_;  // of what follows
     std::condition_variable changed_;
     std::vector<std::optional<remote::Hello>> hellos_;  // by slot
     std::vector<std::string> names_;                    // by slot; empty: any
@@ -252,46 +236,15 @@ void Hub::on_end(const GuestPtr& guest, const Error& error) {
     std::erase(guests_, guest);
 }
 
-Status Hub::refuse(Guest& guest, const std::string& reason) {
+Status Hub::refuse(Guest& guest, const Objection& why) {
     {
         const std::lock_guard lock{door_};
-        last_refusal_ = reason;
+        last_refusal_ = why.text;
     }
     guest.is_closing = true;
-    guest.raw->link.say(remote::Refused{reason});
-    guest.raw->link.close(reason);
-    say(reason);
-    return {};
-}
-
-/// Why this machine cannot take part; empty: it can.
-std::string Hub::objection_to(const Guest& guest) const {
-    const remote::Hello& hello = guest.hello;
-    if (hello.machine == plan_.hello.machine || hello.session == plan_.hello.session) {
-        return fmt::format(
-            "machine '{}' is that of the conductor: an agent is for another one (or has a "
-            "--node-name of its own)",
-            hello.node);
-    }
-    const std::string here = fmt::format("the machine at {}", guest.raw->link.peer());
-    const auto same_name = [&](const std::string& other) {
-        return fmt::format(
-            "two machines are called '{}': {} and {}; give one of them another name with "
-            "--node-name",
-            hello.node, other, here);
-    };
-    if (hello.node == plan_.hello.node) return same_name("the conductor's");
-    for (const std::weak_ptr<Guest>& each : firsts_) {
-        const GuestPtr other = each.lock();
-        if (!other || !other->is_agent()) continue;
-        if (other->hello.machine == hello.machine) {
-            return fmt::format("machine '{}' has an agent already: two tasks on one machine",
-                               hello.node);
-        }
-        if (other->hello.node != hello.node) continue;
-        return same_name("the machine at " + other->raw->link.peer()) +
-               ", or start this one again in some seconds if that one has ended";
-    }
+    guest.raw->link.say(remote::Refused{why.text, why.passes});
+    guest.raw->link.close(why.text);
+    say(why.text);
     return {};
 }
 
@@ -303,7 +256,7 @@ void Hub::replace_earlier(const remote::Hello& hello) {
                           old->hello.session == hello.session;
         if (!same) continue;
         if (old->slot != nullptr) {
-            old->slot->replace();
+            old->slot->replace("its agent has connected anew");
         } else {
             old->is_closing = true;
             old->raw->link.close("its agent has connected anew");
@@ -314,7 +267,7 @@ void Hub::replace_earlier(const remote::Hello& hello) {
 Status Hub::on_hello(const GuestPtr& guest, const remote::Hello& hello) {
     guest->hello = hello;
     replace_earlier(hello);
-    if (const std::string why = objection_to(*guest); !why.empty()) return refuse(*guest, why);
+    if (const auto why = objection_to(*guest, plan_.hello, firsts_)) return refuse(*guest, *why);
     guest->raw->link.say(plan_.hello);
     firsts_.push_back(guest);
     std::erase_if(firsts_, [](const auto& each) { return each.expired(); });
@@ -397,32 +350,69 @@ void Hub::look() {
 
 // ---- the starting thread ----
 
-Result<std::vector<remote::Hello>> Hub::await_nodes(std::chrono::milliseconds limit) {
+Result<std::vector<remote::Hello>> Hub::await_nodes(std::chrono::milliseconds limit,
+                                                    const OnMissing& told) {
+    const auto deadline = SteadyClock::now() + limit;
     std::unique_lock lock{door_};
-    const auto all = [this] {
-        return std::all_of(hellos_.begin(), hellos_.end(), [](const auto& h) { return !!h; });
+    const auto there = [this] {
+        return std::count_if(hellos_.begin(), hellos_.end(), [](const auto& h) { return !!h; });
     };
-    changed_.wait_for(lock, limit, all);
-    if (all()) {
-        std::vector<remote::Hello> hellos;
-        for (const auto& hello : hellos_) hellos.push_back(*hello);
-        return hellos;
-    }
-    std::string missing;
-    std::size_t there = 0;
-    for (std::size_t i = 0; i < hellos_.size(); ++i) {
-        if (hellos_[i]) {
-            ++there;
-        } else if (!names_[i].empty()) {
-            missing += (missing.empty() ? ": " : ", ") + names_[i];
+    const auto all = static_cast<std::ptrdiff_t>(hellos_.size());
+    bool is_late = false;
+    for (std::ptrdiff_t known = -1; there() < all && !is_late;) {
+        if (told && std::exchange(known, there()) != there()) {
+            lock.unlock();
+            told(missing());
+            lock.lock();
+            continue;
         }
+        const auto seen = there();
+        is_late = !changed_.wait_until(lock, deadline, [&] { return there() != seen; });
     }
-    std::string text = fmt::format("{} of {} other machines are there after {} s", there,
-                                   hellos_.size(), limit.count() / 1'000);
-    if (!missing.empty()) text += "; missing" + missing;
+    std::vector<remote::Hello> hellos;
+    for (const auto& hello : hellos_) {
+        if (hello) hellos.push_back(*hello);
+    }
+    if (!is_late) return hellos;
+    std::string text = fmt::format("{} of {} other machines are there after {} s", hellos.size(),
+                                   all, limit.count() / 1'000);
+    std::string names;
+    for (std::size_t i = 0; i < hellos_.size(); ++i) {
+        if (!hellos_[i] && !names_[i].empty()) names += (names.empty() ? "" : ", ") + names_[i];
+    }
+    if (!names.empty()) text += "; missing: " + names;
     text += "; waiting at " + listener_->place().text();
     if (!last_refusal_.empty()) text += "; last refused: " + last_refusal_;
     return Error{Errc::PeerGone, text};
+}
+
+std::string Hub::missing() const {
+    std::string text;
+    std::size_t unnamed = 0;
+    {
+        const std::lock_guard lock{door_};
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i]->connected()) continue;
+            if (names_[i].empty()) {
+                ++unnamed;
+            } else {
+                text += fmt::format("{}machine '{}'", text.empty() ? "" : ", ", names_[i]);
+            }
+        }
+    }
+    if (unnamed > 0)
+        text += fmt::format("{}{} other machine{}", text.empty() ? "" : ", ", unnamed,
+                            unnamed == 1 ? "" : "s");
+    return text.empty() ? text : text + " at " + plan_.listen.text();
+}
+
+void Hub::renew() {
+    std::promise<void> done;
+    asio::post(io_, [this, &done] {
+        for (const auto& slot : slots_) slot->replace("the pipeline is started again");
+        done.set_value();
+    });
+    done.get_future().wait();
 }
 
 Result<std::unique_ptr<NodeAgent>> Hub::make_node(NodeEvents events, bool catch_signals) {

@@ -104,8 +104,8 @@ Status NodeSlot::on_frame(const LinkSide* from, const remote::Frame& frame) {
     return status;
 }
 
-void NodeSlot::replace() {
-    if (side_) give_up("its agent has connected anew");
+void NodeSlot::replace(const std::string& why) {
+    if (side_) give_up(why);
 }
 
 /// Before the connection has said that it is over.

@@ -10,7 +10,7 @@
 // rings, then runs the commands that were posted until then, then sends.
 // A slot stays when its machine is lost; a machine that returns, or one that takes its place, gets
 // the next node epoch.
-// Threads: as drawn. The members of each side are called on its thread alone.
+// Threads: as drawn. The members of each side are called on its thread alone, connected() on any.
 #pragma once
 
 #include <chrono>
@@ -91,6 +91,13 @@ public:
     void wake_with(Doorbell bell);
     [[nodiscard]] std::chrono::milliseconds stop_grace() const { return stop_grace_; }
 
+    // ---- any thread ----
+
+    [[nodiscard]] bool connected() const {
+        const std::lock_guard lock{door_};
+        return connected_.has_value();
+    }
+
     // ---- the connections' side ----
 
     /// Takes over a connection on which both ends have said Hello. Precondition: not connected.
@@ -102,8 +109,9 @@ public:
     void on_bulk_room() {
         if (side_) side_->link.on_bulk_room();
     }
-    /// The agent has connected anew: the old connection is over, though its end has not arrived.
-    void replace();
+    /// Another connection is to take the place of the present one, if there is one: that is over
+    /// for this reason, though its end has not arrived.
+    void replace(const std::string& why);
     /// From a connection; that of an earlier one changes nothing.
     [[nodiscard]] Status on_frame(const LinkSide* from, const remote::Frame& frame);
     void on_end(const LinkSide* from, const Error& error);
@@ -137,7 +145,7 @@ private:
     std::string why_;
     bool round_posted_ = false;
 
-    std::mutex door_;  // of what follows
+    mutable std::mutex door_;  // of what follows
     std::deque<Posted> commands_;
     std::deque<NodeEvent> events_;
     std::optional<Epoch> connected_;  // as the events tell it

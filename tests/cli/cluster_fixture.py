@@ -70,6 +70,7 @@ class Wire:
             while block := source.recv(65536):
                 self.flows.wait()
                 sink.sendall(block)
+        self.flows.wait()  # an end is held as well
         for one in (source, sink):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

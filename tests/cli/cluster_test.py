@@ -204,6 +204,21 @@ class Losses(Cluster):
 
         self.lose(SEGMENT_AWAY, hold, [], returns=False)
 
+    def test_a_machine_that_is_back_before_its_lease_has_ended_is_let_in_when_it_has(self):
+        back = []
+
+        def power_off_and_on(agent: subprocess.Popen, wire: Wire) -> None:
+            back.append(self.agent())
+            self.assertIn(b"refused for now: machine 'b' has an agent already", back[0].stderr.readline())
+            wire.flows.clear()  # the end of the first one's connection does not arrive
+            agent.kill()
+
+        run = self.lose(SEGMENT_AWAY, power_off_and_on, [], returns=False)
+        self.assertIn("nothing came from it until its lease ended", run.error())
+        said = back[0].communicate(timeout=60)[1].decode()
+        self.assertEqual(back[0].returncode, 0, said)
+        self.assertNotIn("refused", said)  # once is enough
+
     def test_a_stage_of_an_agent_that_is_killed_is_replaced_there(self):
         def kill(agent: subprocess.Popen, wire: Wire) -> None:
             os.kill(stages_of(agent.pid)[0], signal.SIGKILL)

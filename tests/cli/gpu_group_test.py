@@ -121,6 +121,29 @@ class Methods(Group):
                 self.assertIn("is at work again (epoch 2)", done.stderr)
 
 
+class Apart(Group):
+    """GPUs that do not reach each other's memory."""
+
+    def test_a_group_of_them_says_what_one_gpu_says(self):
+        model = self.model()
+        args = ["run", "-m", model, "-p", PROMPT, "-n", "40", *SAMPLED]
+        plain = self.run_on(1, *args, "--device", "cuda:0").stdout
+        self.assertEqual(self.run_on(2, *args, "--device", BOTH, PACELINE_EMULATED_PEERS="0").stdout, plain)
+        for text in (FOLD, ADADECODE):
+            done = self.run_on(2, *args, "--config", self.config(on_group(text)), PACELINE_EMULATED_PEERS="0")
+            self.assertEqual(done.stdout, plain)
+
+    def test_the_plan_says_that_their_parts_go_through_the_host(self):
+        config = self.config(stage("target", "segment", "tensor = 2"))
+        done = subprocess.run([str(ROOT / "launch" / "paceline-launch"), config, "--dry-run", "--machine",
+                               str(ROOT / "configs/machines/2-rtx-4090.toml"), "--random", "llama-8b"],
+                              capture_output=True, text=True, timeout=120, check=False,
+                              env=environment(PACELINE_BINARY=BINARY))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("target, parts of each layer: cuda:0,cuda:1, through the host's memory: they do not reach each "
+                      "other", done.stdout)
+
+
 class Plans(Group):
     def launch(self, gpus: int, *args: str) -> subprocess.CompletedProcess:
         return subprocess.run([str(ROOT / "launch" / "paceline-launch"), *args], capture_output=True, text=True,

@@ -150,7 +150,7 @@ class Plans(CliTest):
         for method in METHODS:
             with self.subTest(method=method):
                 table = self.plan(method, "llama-8b", "llama-1b", "2-rtx-4090.toml")
-                self.check_all(table, "llama-8b", "2-rtx-4090.toml", "pcie")
+                self.check_all(table, "llama-8b", "2-rtx-4090.toml", "host")
                 self.assertEqual(table.gpus(), {"cuda:0", "cuda:1"})
                 for row in table.drafts():
                     self.assertEqual(row["gpu"], "cuda:1")

@@ -134,7 +134,7 @@ class Page(ServeTest):
         for name in re.findall(r"props\.(\w+)", engine):
             self.assertIn(name, props)
         self.assertIn("method_changes", self.server.get("/health").json)
-        known = {"status", "lost_stages", "error", "method_changes"}
+        known = {"status", "lost_stages", "waiting_for", "error", "method_changes"}
         self.assertEqual(set(re.findall(r"health\.(\w+)", engine)) - known, set())
 
     def test_the_fields_of_a_report_that_it_shows_exist(self):

@@ -107,6 +107,10 @@ class ClusterCase(unittest.TestCase):
         self.model = str(write_deeper(TINY, models / "deeper.gguf", 4))
         self.environment = environment(PACELINE_BINARY=self.binary, **self.variables)
 
+    def environment_of_tasks(self) -> dict[str, str]:
+        """mpirun passes on what it is told of, and nothing else."""
+        return {name: value for name, value in self.environment.items() if name.startswith("PACELINE_")}
+
     def new_key(self, name: str) -> str:
         path = self.folder / name
         subprocess.run([self.binary, "agent", "--new-key", str(path)], check=True, capture_output=True,

@@ -5,6 +5,7 @@
         network.cut("b")                          # both ways; cut("b", Way.FROM): what b sends is lost
         network.heal("b")
         network.slow("b", "100mbit")              # a rate, by tbf
+    network.restart("b")                      # power off and on
     # nothing is left: no namespace, no process in one
 
 Host number i has the address 10.77.N.i, with N chosen so that two tests on a machine do not meet. A host in
@@ -91,16 +92,22 @@ class Network:
         ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
         ip("-n", self.switch, "link", "set", "br0", "up")
         for host in self.hosts:
-            ip("netns", "add", self.namespace(host))
-            ip("-n", self.namespace(host), "link", "set", "lo", "up")
-            if host in self.wires:
-                self.lay_wire(host)
-            else:
-                ip("-n", self.switch, "link", "add", self.port(host), "type", "veth",
-                   "peer", "name", INTERFACE, "netns", self.namespace(host))
-            ip("-n", self.switch, "link", "set", self.port(host), "master", "br0", "up")
-            ip("-n", self.namespace(host), "addr", "add", f"{self.address(host)}/24", "dev", INTERFACE)
-            ip("-n", self.namespace(host), "link", "set", INTERFACE, "up")
+            self.add_host(host)
+
+    def add_host(self, host: str) -> None:
+        ip("netns", "add", self.namespace(host))
+        ip("-n", self.namespace(host), "link", "set", "lo", "up")
+        if host in self.wires:
+            self.lay_wire(host)
+        else:
+            ip("-n", self.switch, "link", "add", self.port(host), "type", "veth",
+               "peer", "name", INTERFACE, "netns", self.namespace(host))
+        ip("-n", self.switch, "link", "set", self.port(host), "master", "br0", "up")
+        # A host that is restarted has the same: others remember it.
+        hardware = f"02:00:00:00:{self.number:02x}:{self.hosts.index(host) + 1:02x}"
+        ip("-n", self.namespace(host), "link", "set", INTERFACE, "address", hardware)
+        ip("-n", self.namespace(host), "addr", "add", f"{self.address(host)}/24", "dev", INTERFACE)
+        ip("-n", self.namespace(host), "link", "set", INTERFACE, "up")
 
     def take_number(self) -> None:
         """A number that no other network on this machine has, held by a lock; what a killed test left under it goes."""
@@ -198,6 +205,12 @@ class Network:
     def kill_all(self, host: str) -> None:
         """Power off: everything on the host is killed; its link stays."""
         kill_in(self.namespace(host))
+
+    def restart(self, host: str) -> None:
+        """Power off and on, of a host without a wire: its connections end without a sign to the others."""
+        ip("-n", self.switch, "link", "del", self.port(host))
+        remove_namespace(self.namespace(host))
+        self.add_host(host)
 
     # ---- faults of a link ----
 

@@ -42,6 +42,19 @@ for line in sys.stdin:
         print("lost", flush=True)
 """
 
+# Connects to argv[1]; asked by a line of stdin, says whether the connection has ended within half a second.
+WAIT = """
+import socket, sys
+peer = socket.create_connection((sys.argv[1], 7000), timeout=5)
+print("ready", flush=True)
+sys.stdin.readline()
+peer.settimeout(0.5)
+try:
+    print("it ended", peer.recv(1), flush=True)
+except TimeoutError:
+    print("nothing came", flush=True)
+"""
+
 
 @unittest.skipIf(why_not(), f"skipped: {why_not()}")
 class Hosts(unittest.TestCase):
@@ -178,6 +191,18 @@ class Hosts(unittest.TestCase):
         self.assertEqual(network.processes("b"), [])
         self.assertTrue(network.processes("a"))
         self.start(network, "b", ECHO)
+
+    def test_the_end_of_a_host_that_is_restarted_reaches_no_other_one(self):
+        network = self.network()
+        self.start(network, "b", ECHO)
+        # Prints what ends a wait for a byte.
+        waiter = self.start(network, "a", WAIT, "b")
+        network.restart("b")
+        self.assertEqual(network.processes("b"), [])
+        waiter.stdin.write("wait\n")
+        waiter.stdin.flush()
+        self.assertEqual(waiter.stdout.readline(), "nothing came\n")
+        self.pair(network)
 
 
 if __name__ == "__main__":

@@ -80,10 +80,6 @@ class Starts(ClusterCase):
         self.assertTrue(self.plain(*LONG).startswith(job.out.rstrip(b"\n")), job.out)
         self.check_nothing_left()
 
-    def environment_of_tasks(self) -> dict[str, str]:
-        """mpirun passes on what it is told of, and nothing else."""
-        return {name: value for name, value in self.environment.items() if name.startswith("PACELINE_")}
-
 
 class Refusals(ClusterCase):
     def refused_by_hand(self, *texts: str, config: str | None = None, hosts: str = "ab", args: tuple = ()) -> None:

@@ -1,6 +1,7 @@
 // Part of paceline_emulated: how many devices it has, and where one breaks as a test wants it to.
 //
 //     PACELINE_EMULATED_DEVICES=N     cuda:0 to cuda:N-1 (1), in every process.
+//     PACELINE_EMULATED_PEERS=0       They do not reach each other's memory.
 //     PACELINE_EMULATED_FAULT=FILE    FILE holds a number N. The first process that comes to its
 //                                     Nth kernel takes FILE away and gets no more out of its
 //                                     device; with "N hang" that kernel never ends. Processes that
@@ -40,6 +41,8 @@ bool connect_devices() {
     const int devices = count != nullptr ? std::atoi(count) : 1;
     paceline::emulated::set_devices(devices);
     paceline::cuda::emulated::set_devices(devices);
+    const char* peers = std::getenv("PACELINE_EMULATED_PEERS");
+    paceline::cuda::emulated::set_peers_possible(peers == nullptr || std::atoi(peers) != 0);
     paceline::emulated::watch_memory(paceline::cuda::emulated::add_memory,
                                      paceline::cuda::emulated::remove_memory);
     return true;

@@ -122,7 +122,7 @@ Frame node_frame(std::uint32_t which, Channel channel, SeededRandom& random) {
         case Kind::Hello:
             return some_hello(channel, random);
         case Kind::Refused:
-            return Refused{some_text(random)};
+            return Refused{some_text(random), random.below(2) == 1};
         case Kind::LeaseAsk:
             return LeaseAsk{random.next(), random.next()};
         case Kind::LeaseGrant:

@@ -235,6 +235,49 @@ TEST_CASE(
     CHECK(tiny.service->submit(tiny.order(8)).outcome == SubmitOutcome::Failed);
 }
 
+TEST_CASE("a pipeline that has failed is replaced, and orders are refused until it is") {
+    Tiny tiny{{.running = 2, .waiting = 2}};
+    const AnswerPiece before = tiny.whole(tiny.order(30));
+    const auto open = [&tiny] { return open_with(tiny, kTwoSegments); };
+    CHECK(tiny.service->restart(open).outcome == ChangeOutcome::Busy);
+    const Submitted cut = tiny.service->submit(tiny.order(30));
+    tiny.service->session().end();
+    tiny.await(ServiceState::Failed);
+    CHECK(Tiny::wait(cut).over);
+    for (int round = 0; round < 2; ++round) {
+        const ChangeResult refused = tiny.service->restart(refuse);
+        CHECK(refused.outcome == ChangeOutcome::Failed);
+        CHECK(refused.why.error().what == "no memory for the other one");
+        CHECK(tiny.service->snapshot().state == ServiceState::Failed);
+        CHECK(tiny.service->submit(tiny.order(8)).outcome == SubmitOutcome::Failed);
+    }
+    const auto refused_meanwhile = [&] {
+        CHECK(tiny.service->submit(tiny.order(8)).outcome == SubmitOutcome::Failed);
+        return open();
+    };
+    CHECK(tiny.service->restart(refused_meanwhile).outcome == ChangeOutcome::Changed);
+    tiny.await(ServiceState::Ok);
+    for (int round = 0; round < 3; ++round) {  // more than places, had one been kept
+        const AnswerPiece after = tiny.whole(tiny.order(30));
+        CHECK(after.status.ok());
+        CHECK(after.ids == before.ids);
+    }
+    CHECK(tiny.service->restart(open).outcome == ChangeOutcome::Busy);
+}
+
+TEST_CASE("a pipeline that has failed is not replaced while the service drains") {
+    Tiny tiny{{.running = 2, .waiting = 2}};
+    tiny.service->session().end();
+    tiny.await(ServiceState::Failed);
+    const auto drained = [&tiny] {
+        tiny.service->drain(kLong);
+        return open_with(tiny, kTwoSegments);
+    };
+    CHECK(tiny.service->restart(drained).outcome == ChangeOutcome::Failed);
+    CHECK(tiny.service->snapshot().state == ServiceState::Failed);
+    CHECK(tiny.service->restart(drained).outcome == ChangeOutcome::Busy);
+}
+
 TEST_CASE("a service that drains does not change") {
     Tiny tiny{{.running = 2, .waiting = 2}};
     tiny.service->drain(kLong);

@@ -37,6 +37,13 @@ Result<PipelineConfig> ServedPipelines::config_of_any(const std::string& method)
     return written;
 }
 
+Result<SupervisionConfig> ServedPipelines::supervision(const std::string& method,
+                                                       const std::string& draft_model) const {
+    Result<PipelineConfig> written = config_of(method, draft_model);
+    if (!written) return written.error();
+    return written.value().supervision;
+}
+
 Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineConfig written) const {
     const auto begin = Clock::now();
     PipelineConfig config = written;
@@ -62,6 +69,7 @@ Result<ServedPipeline> ServedPipelines::start(const ModelFile& file, PipelineCon
         PipelineSession::open(file, options_->model, pipeline.value(),
                               {.log = log_,
                                .output = {.table = table, .remarks = true, .bars = bars},
+                               .cluster = cluster_,
                                .requests = options_->requests,
                                .kv_memory = options_->kv_memory});
     if (!session) return session.error();

@@ -1,7 +1,7 @@
 // ServedPipelines: the pipelines of methods, as the options of a server ask for them.
 //
-// Borrows options, environment and log; a copy does as well. Opening blocks until the stages have
-// loaded. One thread at a time.
+// Borrows options, environment, log and the other machines; a copy does as well. Opening blocks
+// until the stages have loaded. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "ipc/base/result.hpp"
 #include "launch/base/environment.hpp"
 #include "launch/base/run_log.hpp"
+#include "launch/cluster/cluster.hpp"
 #include "launch/serve/serve_options.hpp"
 #include "launch/session/pipeline_session.hpp"
 
@@ -26,6 +27,11 @@ public:
     ServedPipelines(const ServeOptions& options, const Environment& environment, RunLog& log)
         : options_{&options}, environment_{&environment}, log_{&log} {}
 
+    /// From now on pipelines have stages on these machines too, which outlive their sessions.
+    void use(Cluster& cluster) { cluster_ = &cluster; }
+    /// [supervision] of the pipeline that open() starts. Errors: those of the configuration.
+    [[nodiscard]] Result<SupervisionConfig> supervision(const std::string& method,
+                                                        const std::string& draft_model) const;
     /// The pipeline of --config, or of `method`, with `draft_model` if it is not empty. `file` must
     /// outlive its session. Errors: those of the configuration and of PipelineSession::open().
     [[nodiscard]] Result<ServedPipeline> open(const ModelFile& file,
@@ -47,6 +53,7 @@ private:
     const ServeOptions* options_;
     const Environment* environment_;
     RunLog* log_;
+    Cluster* cluster_ = nullptr;
 };
 
 }  // namespace paceline::serve

@@ -176,7 +176,8 @@ async function look() {
   try {
     const health = await (await ask("health", { signal: AbortSignal.timeout(5000) })).json();
     const lost = health.lost_stages ? ": " + health.lost_stages : "";
-    showState(health.status, health.status + lost + (health.error ? ": " + health.error : ""));
+    const wait = health.waiting_for ? "; waiting for " + health.waiting_for : "";
+    showState(health.status, health.status + lost + (health.error ? ": " + health.error : "") + wait);
     const known = engine.known && engine.changes === health.method_changes;
     if (!known && health.status !== "loading") await showModel();
     const response = await ask("metrics", { signal: AbortSignal.timeout(5000) });

@@ -61,6 +61,8 @@ public:
     void close(const Error& why);
     /// After close(): ends all.
     void end_all();
+    /// There is another loop. Precondition: end_all() was called.
+    void reopen() { closed_.reset(); }
 
     [[nodiscard]] bool empty() const { return open_.empty(); }
     [[nodiscard]] std::size_t running() const { return running_; }

@@ -2,6 +2,7 @@
 # host's compiler for a device of the tests. Paths are relative to this folder. A .cu file is C++17 for nvcc; a .cpp file is compiled by the host's compiler in both.
 set(PACELINE_KERNEL_SOURCES
     attention.cu
+    exchange.cu
     features.cu
     gemm/gemm.cu
     gemm/gemm_batch.cu

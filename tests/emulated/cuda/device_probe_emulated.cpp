@@ -16,7 +16,8 @@ CudaProbe list_cuda() {
                                  .capability_minor = info.capability % 10,
                                  .memory_bytes = info.memory_bytes});
     }
-    // Each reaches all others.
+    // Each reaches all others, or none does.
+    if (!cuda::emulated::peers_possible()) return probe;
     for (CudaDevice& device : probe.devices) {
         for (const CudaDevice& other : probe.devices) {
             if (other.index != device.index) device.peers.push_back(other.index);

@@ -133,6 +133,10 @@ void set_peers_possible(bool possible) {
     all_devices().peers_possible = possible;
 }
 
+bool peers_possible() {
+    return all_devices().peers_possible;
+}
+
 void add_memory(const std::byte* at, std::size_t bytes) {
     const std::scoped_lock lock(all_devices().mutex);
     all_devices().allocations.emplace(at, Allocation{bytes, kNoDevice});

@@ -45,6 +45,7 @@ void set_devices(int count);
 [[nodiscard]] int devices();
 /// Whether enable_peers() can let devices into each other's memory: at first it can.
 void set_peers_possible(bool possible);
+[[nodiscard]] bool peers_possible();
 
 /// Memory that others made, and that counts as device memory while it is there: what another
 /// process exported, for instance. It is not part of memory_used().

@@ -28,7 +28,7 @@ remote::Hello hello_of(const std::string& machine, std::uint64_t session) {
 
 struct Conductor {
     /// Its answer to Hello; after it nothing comes.
-    explicit Conductor(remote::Hello with) : answer{std::move(with)} {
+    explicit Conductor(remote::Frame with) : answer{std::move(with)} {
         listener =
             remote::SecureListener::listen(
                 io, {"127.0.0.1", 0}, key, {.channel_by_hello = true},
@@ -69,7 +69,7 @@ struct Conductor {
 
     boost::asio::io_context io;
     remote::NodeKey key = remote::NodeKey::random().value();
-    remote::Hello answer;
+    remote::Frame answer;
     std::unique_ptr<remote::SecureListener> listener;
     std::unique_ptr<remote::Connecting> dialling;
     remote::ConnectionPtr connection;
@@ -97,6 +97,17 @@ TEST_CASE("an agent refuses a conductor that has the identity of its own machine
         const SessionEnd& end = conductor.run_to_end();
         CHECK(end.cause == SessionEnd::Cause::Refused);
         CHECK(contains(end.text, "the connection leads back to it"));
+    }
+}
+
+TEST_CASE("an agent is told whether its refusal may pass") {
+    for (const bool passes : {false, true}) {
+        CAPTURE(passes);
+        Conductor conductor{remote::Refused{"not now", passes}};
+        const SessionEnd& end = conductor.run_to_end();
+        CHECK(end.cause == SessionEnd::Cause::Refused);
+        CHECK(end.text == "not now");
+        CHECK(end.passes == passes);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -43,6 +44,7 @@ struct Agent {
     remote::ConnectionPtr connection;
     std::optional<remote::Hello> answer;
     std::string refused;
+    bool passes = false;  // of the refusal
     bool over = false;
 
     [[nodiscard]] bool is_decided() const { return answer || !refused.empty(); }
@@ -67,7 +69,10 @@ struct Meeting {
         auto agent = std::make_shared<Agent>();
         const auto on_frame = [agent](const remote::Frame& frame, Epoch) -> Status {
             if (const auto* answer = std::get_if<remote::Hello>(&frame)) agent->answer = *answer;
-            if (const auto* no = std::get_if<remote::Refused>(&frame)) agent->refused = no->reason;
+            if (const auto* no = std::get_if<remote::Refused>(&frame)) {
+                agent->refused = no->reason;
+                agent->passes = no->passes;
+            }
             return {};
         };
         agent->dialling = remote::connect_to(
@@ -124,8 +129,10 @@ TEST_CASE("a second machine with the name of one that is there is refused with b
         const auto second = meeting.meet(hello_of("b", "machine c", 3));
         CHECK(contains(second->refused, "two machines are called 'b': the machine at 127.0.0.1:"));
         CHECK(contains(second->refused, "--node-name"));
+        CHECK(second->passes);
         const auto third = meeting.meet(hello_of("a", "machine d", 4));
         CHECK(contains(third->refused, "two machines are called 'a': the conductor's and"));
+        CHECK_FALSE(third->passes);
         const auto other = meeting.meet(hello_of("c", "machine c", 3));
         CHECK(other->refused.empty());
     }
@@ -135,6 +142,7 @@ TEST_CASE("a connection that leads back to the conductor's process is refused") 
     Meeting meeting;
     const auto same_machine = meeting.meet(hello_of("b", "machine a", 2));
     CHECK(contains(same_machine->refused, "is that of the conductor"));
+    CHECK_FALSE(same_machine->passes);
     const auto same_process = meeting.meet(hello_of("b", "machine b", 1));
     CHECK(contains(same_process->refused, "is that of the conductor"));
 }
@@ -146,6 +154,7 @@ TEST_CASE("a second agent of a machine is refused, the same one again is not") {
     CHECK(spare->refused.empty());
     const auto second = meeting.meet(hello_of("c", "machine c", 4));
     CHECK(contains(second->refused, "machine 'c' has an agent already"));
+    CHECK(second->passes);
     const auto again = meeting.meet(hello_of("c", "machine c", 3));
     CHECK(again->refused.empty());
     meeting.run_until([&] { return spare->over; });
@@ -174,4 +183,59 @@ TEST_CASE("an agent without a place that asks for no lease is given up") {
         return contains(meeting.said, "machine 'c': ") &&
                contains(meeting.said, "nothing came from it for the length of a lease");
     });
+}
+
+TEST_CASE("a machine that was restarted gets its place once the lease of before has ended") {
+    const LeaseRules rules{.length = milliseconds{300}, .margin = milliseconds{200}};
+    Meeting meeting{rules};
+    (void)meeting.meet(hello_of("b", "machine b, boot 1", 2));  // says nothing any more
+    std::size_t refusals = 0;
+    std::shared_ptr<Agent> back;
+    while (!back || !back->answer) {
+        if (back) {
+            REQUIRE(back->passes);
+            REQUIRE(++refusals < 10'000);
+        }
+        back = meeting.meet(hello_of("b", "machine b, boot 2", 3));
+    }
+    CHECK(refusals > 0);
+    CHECK(meeting.hub->missing().empty());
+}
+
+TEST_CASE("the hub tells which machines are missing, before they have come and after") {
+    Meeting meeting{{}, 2};
+    const std::string place = " at " + meeting.place.text();
+    std::vector<std::string> told;
+    std::thread waiter{[&] {
+        const auto hellos = meeting.hub->await_nodes(milliseconds{20'000}, [&](const auto& text) {
+            const std::lock_guard lock{meeting.door};
+            told.push_back(text);
+        });
+        CHECK(hellos.ok());
+    }};
+    const auto count = [&] {
+        const std::lock_guard lock{meeting.door};
+        return told.size();
+    };
+    meeting.run_until([&] { return count() == 1; });
+    const auto first = meeting.meet(hello_of("b", "machine b", 2));
+    meeting.run_until([&] { return count() == 2; });
+    const auto second = meeting.meet(hello_of("c", "machine c", 3));
+    waiter.join();
+    CHECK(told == std::vector<std::string>{"2 other machines" + place, "1 other machine" + place});
+    first->connection->close("the test is over", milliseconds{1'000});
+    second->connection->close("the test is over", milliseconds{1'000});
+    meeting.run_until([&] { return meeting.hub->missing() == "machine 'b', machine 'c'" + place; });
+}
+
+TEST_CASE("a hub that is renewed ends the connections, and the agents get their places again") {
+    Meeting meeting{{}, 2};
+    const auto first = meeting.meet(hello_of("b", "machine b", 2));
+    const auto second = meeting.meet(hello_of("c", "machine c", 3));
+    meeting.hub->renew();
+    CHECK(meeting.hub->missing() == "machine 'b', machine 'c' at " + meeting.place.text());
+    meeting.run_until([&] { return first->over && second->over; });
+    CHECK(meeting.meet(hello_of("c", "machine c", 3))->answer);
+    CHECK(meeting.meet(hello_of("b", "machine b", 2))->answer);
+    CHECK(meeting.hub->missing().empty());
 }

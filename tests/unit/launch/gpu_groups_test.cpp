@@ -90,7 +90,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("GPUs of a group are of one kind and reach each other, the emptiest ones first") {
+TEST_CASE("GPUs of a group are of one kind, the emptiest ones that reach each other first") {
     GpuMachine machine = machine_of({90, 90, 90, 90});
     const std::vector<int> all{0, 1, 2, 3};
     CHECK(choose_group(machine, all, 2, {}) == std::vector<int>{0, 1});
@@ -101,11 +101,24 @@ TEST_CASE("GPUs of a group are of one kind and reach each other, the emptiest on
     machine.links[{0, 1}].kind = LinkKind::Host;
     machine.gpus[3].name = "other";
     CHECK(choose_group(machine, all, 2, {}) == std::vector<int>{0, 2});
-    CHECK(choose_group(machine, all, 3, {}).empty());
-    CHECK(largest_group(machine, all) == 2);
-    CHECK(contains(group_problem(machine, {0, 1}).value(), "do not reach each other's memory"));
+    CHECK(choose_group(machine, all, 3, {}) == std::vector<int>{0, 1, 2});
+    CHECK(choose_group(machine, all, 4, {}).empty());
+    CHECK(largest_group(machine, all) == 3);
     CHECK(contains(group_problem(machine, {0, 3}).value(), "are of one kind"));
+    CHECK(!group_problem(machine, {0, 1}).has_value());
     CHECK(!group_problem(machine, {0, 2}).has_value());
+    CHECK(goes_through_host(machine, {0, 1, 2}));
+    CHECK_FALSE(goes_through_host(machine, {0, 2}));
+    CHECK_FALSE(goes_through_host(machine, {0}));
+}
+
+TEST_CASE("GPUs of two machines are no group") {
+    GpuMachine machine = machine_of({90, 90, 90, 90});
+    machine.nodes = {"a", "b"};
+    machine.gpus[2].node = machine.gpus[3].node = 1;
+    CHECK(choose_group(machine, {1, 2, 3}, 2, {}) == std::vector<int>{2, 3});
+    CHECK(largest_group(machine, {0, 1, 2, 3}) == 2);
+    CHECK(contains(group_problem(machine, {1, 2}).value(), "are on two machines"));
 }
 
 TEST_CASE("a group is found though each of its GPUs has an emptier neighbour outside of it") {
@@ -116,7 +129,7 @@ TEST_CASE("a group is found though each of its GPUs has an emptier neighbour out
     }
     CHECK(choose_group(machine, {0, 1, 2, 3, 4, 5}, 3, {{3, 1}, {4, 1}, {5, 1}}) ==
           std::vector<int>{3, 4, 5});
-    CHECK(largest_group(machine, {0, 1, 2, 3, 4, 5}) == 3);
+    CHECK(largest_group(machine, {0, 1, 2, 3, 4, 5}) == 6);  // through the host
 }
 
 TEST_CASE("a stage with tensor = N gets so many GPUs, its draft the emptiest one that is left") {
@@ -151,11 +164,11 @@ TEST_CASE("what cannot be a group is refused with stage, key and value, and what
     GpuMachine machine = machine_of({50, 50});
     CHECK(contains(placement_text(plan_of(with_target("tensor = 3"), machine)),
                    "[[stage]] \"target\": tensor = 3: of the GPUs of m.toml that may be used at "
-                   "most 2 are of one kind and reach each other: tensor = 2 is possible"));
-    machine.links[{0, 1}].kind = LinkKind::Host;
-    CHECK(contains(
-        placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine)),
-        "[[stage]] \"target\": device = \"cuda:0,cuda:1\": cuda:0 and cuda:1 do not reach"));
+                   "most 2 are of one kind and of one machine: tensor = 2 is possible"));
+    machine.gpus[1].name = "other";
+    CHECK(
+        contains(placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:1\"]"), machine)),
+                 "[[stage]] \"target\": device = \"cuda:0,cuda:1\": "));
     CHECK(
         contains(placement_text(plan_of(with_target("device = [\"cuda:0\", \"cuda:7\"]"), machine)),
                  "device = \"cuda:0,cuda:7\" is not all of the GPUs of m.toml"));

@@ -92,7 +92,13 @@ TEST_CASE("health: each state, and a loop that stands still") {
     CHECK(body["method_changes"] == 2);
     engine.state = ServiceState::Failed;
     CHECK(told() == "503 failed");
+    CHECK(nlohmann::json::parse(
+              health_report(engine, {.name = "pearl"}, now, "machine 'b'").body)["waiting_for"] ==
+          "machine 'b'");
+    CHECK(body.count("waiting_for") == 0);
     CHECK(loading_health().status == 503);
+    CHECK(nlohmann::json::parse(loading_health("machine 'b'").body)["waiting_for"] ==
+          "machine 'b'");
 }
 
 TEST_CASE("health: a deep report says whether a token was decoded") {

@@ -18,6 +18,7 @@ public:
     TwoDevices() { cuda::emulated::set_devices(2); }
     ~TwoDevices() {
         cuda::emulated::set_ahead(-1);
+        cuda::emulated::set_peers_possible(true);
         cuda::emulated::set_devices(1);
     }
     TwoDevices(const TwoDevices&) = delete;
@@ -86,6 +87,16 @@ TEST_CASE("what an EAGLE draft takes of its devices is what was counted, feature
               use.weight_bytes + use.kv_bytes + use.workspace_bytes);
         CHECK(backend->memory_use().workspace_bytes == use.workspace_bytes);
     }
+}
+
+TEST_CASE("an EAGLE draft on devices that do not reach each other is refused") {
+    const TwoDevices devices;
+    cuda::emulated::set_peers_possible(false);
+    const EagleFixture eagle{"llama-f32"};
+    const Error error = refused(eagle.part.file, eagle_options(eagle, {.others = {1}}));
+    CHECK(error.code == Errc::Unsupported);
+    CHECK_MESSAGE(cuda::contains(error.what, "an EAGLE draft needs one GPU, or several that do"),
+                  error.what);
 }
 
 TEST_CASE("an EAGLE draft's layers that do not begin the model are refused") {

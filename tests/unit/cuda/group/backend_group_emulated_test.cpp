@@ -12,94 +12,13 @@
 #include "tests/unit/backend/row_suite.hpp"
 #include "tests/unit/backend/specs.hpp"
 #include "tests/unit/cuda/emulated_fixture.hpp"
-#include "tests/unit/cuda/one_go_call.hpp"
+#include "tests/unit/cuda/group/group_fixture.hpp"
 #include "tests/unit/cuda/stop_watches.hpp"
 
 namespace paceline {
 namespace {
 
 using namespace testing;  // NOLINT(google-build-using-namespace): the helpers of this very test
-
-constexpr int kDevices = 8;
-constexpr Position kTextRows = 20;
-
-/// Eight devices; one again at the end.
-class EightDevices {
-public:
-    EightDevices() { cuda::emulated::set_devices(kDevices); }
-    ~EightDevices() {
-        cuda::emulated::set_ahead(-1);
-        cuda::emulated::set_peers_possible(true);
-        cuda::emulated::set_devices(1);
-    }
-    EightDevices(const EightDevices&) = delete;
-    EightDevices& operator=(const EightDevices&) = delete;
-};
-
-CudaOptions on_devices(CudaOptions options, int count) {
-    for (int device = 1; device < count; ++device) options.others.push_back(device);
-    return options;
-}
-
-/// 8 KV heads; 6 tiles of hidden states, 10 of an MLP and 17 of the vocabulary, the last one not
-/// whole: with 8 devices some have nothing of a matrix.
-ModelFile small_model() {
-    Result<ModelFile> file =
-        random_model("group.toml",
-                     "layers = 3\ndim = 96\nheads = 16\nkv_heads = 8\nhead_dim = 16\n"
-                     "ffn_dim = 160\nvocab_size = 261\n");
-    REQUIRE_MESSAGE(file.ok(), (file.ok() ? std::string{} : file.error().what));
-    return std::move(file).value();
-}
-
-/// What a backend answers.
-struct Answers {
-    std::vector<float> numbers;  // states and logits
-    std::vector<std::vector<std::byte>> kv;
-    std::vector<std::optional<TokenId>> tokens;
-    std::vector<TokenId> candidates;
-};
-
-void append(std::vector<float>& to, std::span<const float> numbers) {
-    to.insert(to.end(), numbers.begin(), numbers.end());
-}
-
-/// A prefill, the same five rows three times (launched, recorded, replayed), a tree, and draws.
-Answers answers_of(CudaBackend& backend) {
-    std::mt19937 rng{391};
-    Answers answers;
-    const ModelConfig& config = backend.config();
-    const std::vector<TokenId> tokens = random_tokens(rng, config.vocab_size, kTextRows);
-    const std::vector<KvSlot> slots = home_slots(kTextRows);
-    const std::vector<float> states = states_of(backend, text_rows(backend, tokens, slots));
-    append(answers.numbers, states);
-    for (int round = 0; round < 3; ++round)
-        append(answers.numbers,
-               states_of(backend, text_rows(backend, tokens, slots, kTextRows - 5)));
-    const std::vector<KvSlot> beyond = slots_beyond(rng, backend, kTextRows);
-    const std::vector<Node> nodes = random_tree(rng, config.vocab_size, 9, beyond);
-    append(answers.numbers, states_of(backend, tree_rows(config, slots, nodes)));
-    append(answers.numbers, logits_of(backend, HeadId::Final, states));
-    answers.kv = kv_of(backend, slots);
-    Call call{backend, 10, 1};
-    REQUIRE(backend.run_and_draw(call.rows, call.hidden, {call.jobs, true}, call.tokens, nullptr) ==
-            RunOutcome::Done);
-    answers.tokens = call.tokens;
-    append(answers.numbers, call.hidden);
-    REQUIRE(backend.run_and_draw_candidates(HeadId::Final, call.rows, {}, {call.jobs}, call.best,
-                                            nullptr) == RunOutcome::Done);
-    for (const std::vector<Candidate>& best : call.best) {
-        for (const Candidate& one : best) answers.candidates.push_back(one.token);
-    }
-    return answers;
-}
-
-void check_same(const Answers& got, const Answers& want) {
-    CHECK(same_bits(got.numbers, want.numbers));
-    CHECK(got.kv == want.kv);
-    CHECK(got.tokens == want.tokens);
-    CHECK(got.candidates == want.candidates);
-}
 
 TEST_CASE("two, three, four and eight devices have the bits of one, with every type of weights") {
     const EightDevices devices;
@@ -147,10 +66,8 @@ TEST_CASE("blocks of a file are shared by their rows: mixes of types have the bi
     }
 }
 
-TEST_CASE("no device reads what another has not written yet, whichever runs ahead") {
-    const EightDevices devices;
+void check_whichever_runs_ahead(const CudaOptions& options) {
     const ModelFile file = small_model();
-    const CudaOptions options{.kv_slots = 64, .random = 1};
     const Answers want = answers_of(*make_cuda(file, options));
     for (const bool graphs : {false, true}) {
         for (const int ahead : {-1, 0, 1, 2}) {
@@ -165,6 +82,21 @@ TEST_CASE("no device reads what another has not written yet, whichever runs ahea
             cuda::emulated::set_ahead(-1);
         }
     }
+}
+
+TEST_CASE("no device reads what another has not written yet, whichever runs ahead") {
+    const EightDevices devices;
+    check_whichever_runs_ahead({.kv_slots = 64, .random = 1});
+}
+
+TEST_CASE("devices that do not reach each other have the bits of one, whichever runs ahead") {
+    const EightDevices devices{false};
+    check_whichever_runs_ahead({.kv_slots = 64, .random = 1});
+    const ModelFile file = small_model();
+    const CudaOptions options{.dtype = Dtype::F32, .kv = KvType::F32, .kv_slots = 64, .random = 1};
+    const Answers want = answers_of(*make_cuda(file, options));
+    for (const int count : {2, 8})
+        check_same(answers_of(*make_cuda(file, on_devices(options, count))), want);
 }
 
 TEST_CASE("heads' transforms and lists, an adapter and skipped sub-layers are shared too") {
@@ -207,9 +139,13 @@ TEST_CASE("heads' transforms and lists, an adapter and skipped sub-layers are sh
         return all;
     };
     const std::vector<float> want = numbers_of(*make_cuda(file, options));
-    for (const int count : {2, 3, 8}) {
-        CAPTURE(count);
-        CHECK(same_bits(numbers_of(*make_cuda(file, on_devices(options, count))), want));
+    for (const bool peers : {true, false}) {
+        cuda::emulated::set_devices(kDevices);  // none is let into another's memory any more
+        cuda::emulated::set_peers_possible(peers);
+        for (const int count : {2, 3, 8}) {
+            CAPTURE(count);
+            CHECK(same_bits(numbers_of(*make_cuda(file, on_devices(options, count))), want));
+        }
     }
 }
 
@@ -251,18 +187,22 @@ TEST_CASE("rows that begin, end and skip where they like, and keep their states,
     };
     for (const bool keeps : {false, true}) {
         const std::vector<float> want = numbers_of(*make_cuda(file, options), keeps, false);
-        for (const int count : {2, 8}) {
-            CAPTURE(count);
-            CAPTURE(keeps);
-            const auto backend = make_cuda(file, on_devices(options, count));
-            CHECK(same_bits(numbers_of(*backend, keeps, false), want));
-            CHECK(same_bits(numbers_of(*backend, keeps, true), want));
+        for (const bool peers : {true, false}) {
+            cuda::emulated::set_devices(kDevices);  // none is let into another's memory any more
+            cuda::emulated::set_peers_possible(peers);
+            for (const int count : {2, 8}) {
+                CAPTURE(count);
+                CAPTURE(keeps);
+                CAPTURE(peers);
+                const auto backend = make_cuda(file, on_devices(options, count));
+                CHECK(same_bits(numbers_of(*backend, keeps, false), want));
+                CHECK(same_bits(numbers_of(*backend, keeps, true), want));
+            }
         }
     }
 }
 
-TEST_CASE("slots travel between one device and several, over the host and over a device") {
-    const EightDevices devices;
+void check_slots_travel() {
     const ModelFile file = small_model();
     const CudaOptions options{.kv_slots = 128, .random = 1};
     const auto one = make_cuda(file, options);
@@ -285,6 +225,14 @@ TEST_CASE("slots travel between one device and several, over the host and over a
         back->write_kv(slot, bytes);
     }
     CHECK(kv_of(*back, slots) == kv_of(*one, slots));
+}
+
+TEST_CASE("slots travel between one device and several, over the host and over a device") {
+    for (const bool peers : {true, false}) {
+        CAPTURE(peers);
+        const EightDevices devices{peers};
+        check_slots_travel();
+    }
 }
 
 TEST_CASE("a batch that is cancelled at any of its polls leaves a group that works") {
@@ -399,6 +347,11 @@ TEST_CASE("each device holds its part: what all take together is what cuda_memor
           use.weight_bytes + use.kv_bytes + use.workspace_bytes);
     CHECK(backend->memory_use().weight_bytes == use.weight_bytes);
     for (int device = 0; device < 4; ++device) CHECK(cuda::emulated::memory_used(device) > 0);
+    cuda::emulated::set_peers_possible(false);
+    const std::uint64_t pinned_before = cuda::emulated::pinned_used();
+    const auto apart = make_cuda(file, on_devices(options, 4));
+    CHECK(cuda::emulated::pinned_used() - pinned_before == apart->memory_use().pinned_bytes);
+    CHECK(apart->memory_use().pinned_bytes > backend->memory_use().pinned_bytes);
     CHECK(backend->equality_class() == make_cuda(file, options)->equality_class());
 }
 
@@ -418,10 +371,6 @@ TEST_CASE("devices that cannot share a stage are refused, and the text says why"
     const Error many = refused(two_heads, {.others = {1, 2}});
     CHECK(many.code == Errc::Unsupported);
     CHECK_MESSAGE(cuda::contains(many.what, "3 GPUs, but the model has 2 KV heads"), many.what);
-    cuda::emulated::set_peers_possible(false);
-    CHECK(says({.others = {1}, .random = 1}, "do not reach each other's memory") ==
-          Errc::Unsupported);
-    cuda::emulated::set_peers_possible(true);
     // The second device has too little.
     const std::uint64_t before = cuda::emulated::memory_used();
     cuda::set_device(1);
