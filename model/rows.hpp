@@ -56,7 +56,7 @@ struct Row {
     float* stack = nullptr;  // if set: [last - first, dim], the residual after each sub-layer
     const SublayerMask* stack_mask = nullptr;  // if set: the stack has no places for what it skips
     bool given = false;  // of a row with first == 0: its hidden state is the input, not its token's
-                         // embedding (not on a GPU)
+                         // embedding
 
     /// The residual after `sublayer` in the stack, in units of dim; nothing: it has no place there.
     [[nodiscard]] std::optional<std::size_t> stack_place(int sublayer) const {

@@ -19,6 +19,11 @@ bool DraftFeatures::receive(DraftText& text,
     if (width != slots_->width() || rows.size() % width != 0) return false;
     if (!text.cache) return true;
     auto& features = text.cache->features;
+    if (rows.on_device()) {  // at once: a row is too little for a wait
+        copied_.resize(rows.size());
+        backend_.copy(rows, copied_);
+        rows = ConstHiddenRows{std::span<const float>{copied_}};
+    }
     for (std::size_t row = 0; row < rows.size() / width; ++row) {
         const Position at = first + static_cast<Position>(row);
         if (at < 0 || at >= text.cache->positions) continue;
@@ -28,8 +33,8 @@ bool DraftFeatures::receive(DraftText& text,
         }
         KeptFeature& kept = features[at];
         kept.counted = counted_;
-        kept.states.resize(width);
-        backend_.copy(rows.subspan(row * width, width), kept.states);
+        const std::span<const float> states = rows.subspan(row * width, width).host();
+        kept.states.assign(states.begin(), states.end());
     }
     return true;
 }

@@ -29,7 +29,8 @@ public:
     DraftFeatures(Backend& backend, bool expected);
 
     [[nodiscard]] bool expected() const { return expected_; }
-    /// The target's features of `text` from `first` on, [positions, width]. Later ones of a
+    /// The target's features of `text` from `first` on, [positions, width], on the host or on a
+    /// device that the backend reaches. Later ones of a
     /// position take the place of earlier ones; those outside the text's context are dropped, and
     /// the text's oldest where kFeaturesKeptMax wait.
     /// False: this model expects none, or they are of another width.
@@ -53,6 +54,7 @@ private:
     // Each feature that a text keeps holds it: its further holders are their number.
     std::shared_ptr<const int> counted_ = std::make_shared<const int>();
     std::vector<std::pair<std::shared_ptr<DraftText>, Position>> placed_;  // by this pass
+    std::vector<float> copied_;                                            // of a device's memory
 };
 
 }  // namespace paceline

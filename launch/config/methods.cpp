@@ -25,7 +25,6 @@ Status use_draft_model(PipelineConfig& config, const std::string& path) {
 
 Status use_device(PipelineConfig& config, const Device& device) {
     for (StageConfig& stage : config.stages) {
-        if (config.computes_on_host(stage)) continue;
         stage.device = device;
         if (!is_segment(stage)) stage.device.others.clear();
         if (config.stages.size() == 1) continue;

@@ -96,15 +96,6 @@ Complaint check_one_kind_of_device(const PipelineConfig& config) {
     return {};
 }
 
-Complaint check_eagle_device(const PipelineConfig& config) {
-    for (const StageConfig& stage : config.stages) {
-        if (!config.computes_on_host(stage) || !stage.device.gpu) continue;
-        return "[[stage]] \"" + stage.name + "\": device = \"" + to_text(stage.device) +
-               "\": [draft] source = \"" + source_text(*config.draft) + "\" computes on the CPU";
-    }
-    return {};
-}
-
 Complaint check_exit_uses(const PipelineConfig& config) {
     if (!config.exit) return {};
     const std::size_t exits = exits_of(config);
@@ -313,9 +304,9 @@ void complete_pipeline(PipelineConfig& config) {
 
 Status check_pipeline(const PipelineConfig& config) {
     for (const auto check :
-         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device,
-          check_eagle_device, check_exits, check_retained, check_names, check_draws, check_observed,
-          check_levels, check_lockstep, check_self_draft_alone}) {
+         {check_counts, check_processes, check_shared_gpus, check_one_kind_of_device, check_exits,
+          check_retained, check_names, check_draws, check_observed, check_levels, check_lockstep,
+          check_self_draft_alone}) {
         if (const Complaint what = check(config); !what.empty())
             return Error{Errc::BadArgument, config.file + ": " + what};
     }

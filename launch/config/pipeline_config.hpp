@@ -54,10 +54,6 @@ struct PipelineConfig {
     SupervisionConfig supervision;
 
     [[nodiscard]] int segments() const;
-    /// Whether the stage stays on the CPU where the others are put on a GPU: an EAGLE draft.
-    [[nodiscard]] bool computes_on_host(const StageConfig& stage) const {
-        return !is_segment(stage) && draft && draft->model == DraftModelKind::Eagle;
-    }
     [[nodiscard]] const StageConfig* stage_of(StageRole role) const;  // nullptr: there is none
     /// Whether an exit sends candidates to a draft.
     [[nodiscard]] bool exit_sends_candidates() const {

@@ -5,6 +5,7 @@
 #if PACELINE_WITH_CUDA
 #include "model/cuda/cuda_backend.hpp"
 #include "model/cuda/cuda_unsupported.hpp"
+#include "model/eagle/eagle_backend.hpp"
 #include "model/kernels/cuda/device_probe.hpp"
 #endif
 
@@ -54,7 +55,10 @@ Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
                                                   const CudaOptions& options) {
     Result<std::unique_ptr<CudaBackend>> made = make_cuda_backend(file, options);
     if (!made) return made.error();
-    return std::unique_ptr<Backend>{std::move(made).value()};
+    if (!options.eagle) return std::unique_ptr<Backend>{std::move(made).value()};
+    EagleLayer& steps = *made.value()->eagle_layer();
+    return std::unique_ptr<Backend>{
+        std::make_unique<EagleBackend>(std::move(made).value(), steps, options.eagle->states())};
 }
 
 #else

@@ -39,7 +39,8 @@ struct GpuInventory {
 /// without CUDA.
 [[nodiscard]] std::vector<MemoryUse> gpu_memory(const ModelFile& file, const CudaOptions& options);
 
-/// make_cuda_backend(). Errors: its own; Unsupported in a program without CUDA.
+/// make_cuda_backend(); with CudaOptions::eagle an EagleBackend around it. Errors: its own;
+/// Unsupported in a program without CUDA.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_gpu_backend(const ModelFile& file,
                                                                 const CudaOptions& options);
 

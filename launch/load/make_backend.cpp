@@ -24,6 +24,7 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
     cuda.final_head = options.final_head;
     cuda.heads = options.heads;
     cuda.adapter = options.adapter;
+    cuda.eagle = options.eagle;
     cuda.random = options.random;
     cuda.skipped = options.skipped;
     cuda.progress = options.progress;
@@ -33,17 +34,14 @@ CudaOptions cuda_options(const CpuOptions& options, const Device& device) {
 Result<std::unique_ptr<Backend>> make_backend(const ModelFile& file,
                                               const CpuOptions& options,
                                               const Device& device) {
-    if (options.eagle && device.gpu) {
-        return Error{Errc::Unsupported, file.path() +
-                                            ": an EAGLE draft computes on the CPU, its "
-                                            "stage has device = \"" +
-                                            to_text(device) + "\""};
+    if (options.eagle) {
+        if (Status fits = check_eagle(*options.eagle, file.config().dim); !fits)
+            return fits.error();
     }
     if (device.gpu) return make_gpu_backend(file, cuda_options(options, device));
     Result<std::unique_ptr<CpuBackend>> made = make_cpu_backend(file, options);
     if (!made) return made.error();
     if (!options.eagle) return std::unique_ptr<Backend>{std::move(made).value()};
-    if (Status fits = check_eagle(*options.eagle, file.config().dim); !fits) return fits.error();
     return std::unique_ptr<Backend>{
         std::make_unique<EagleBackend>(std::move(made).value(), *options.eagle)};
 }

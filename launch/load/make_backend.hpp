@@ -18,8 +18,9 @@ namespace paceline {
 /// Precondition: device.gpu.
 [[nodiscard]] CudaOptions cuda_options(const CpuOptions& options, const Device& device);
 
-/// Errors: those of make_cpu_backend() or make_cuda_backend(); Unsupported for a GPU in a program
-/// without CUDA, and for an EAGLE draft (CpuOptions::eagle) on one.
+/// An EAGLE draft (CpuOptions::eagle) is an EagleBackend around that of its layer.
+/// Errors: those of make_cpu_backend() or make_cuda_backend(), and of check_eagle(); Unsupported
+/// for a GPU in a program without CUDA.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const ModelFile& file,
                                                             const CpuOptions& options,
                                                             const Device& device);

@@ -58,6 +58,13 @@ Chosen between_processes(int from, int to, TransportChoice choice, const DeviceP
     return {Transport::Host, why_no_exported + "; no NCCL: " + ways.links.why_no_nccl};
 }
 
+/// Whether it carries the features of an EAGLE draft: these wait on the host for the pass that puts
+/// them into their slots.
+bool has_features(const Placement& placement, const PipelineConfig& config, const EdgeSpec& edge) {
+    return config.draft && config.draft->reads_features() && edge.from == placement.verifier() &&
+           edge.to == placement.draft();
+}
+
 Chosen choose(const Placement& placement,
               const EdgeSpec& edge,
               TransportChoice choice,
@@ -110,7 +117,9 @@ Result<std::vector<EdgeTransport>> choose_transports(std::vector<EdgeSpec>& edge
     for (EdgeSpec& edge : edges) {
         if (edge.tensor_slots == 0) continue;
         edge.name = title(placement, edge);
-        Chosen choice = choose(placement, edge, config.transport, ways);
+        Chosen choice = has_features(placement, config, edge)
+                            ? Chosen{Transport::Host, "features wait on the host for their pass"}
+                            : choose(placement, edge, config.transport, ways);
         if (choice.refused) {
             return Error{
                 Errc::BadArgument,

@@ -1,6 +1,7 @@
 // Chooses the transport of the tensors of each edge, with the reason that the table shows.
 //
 //     an end on the CPU, or transport = "host"             host
+//     features of an EAGLE draft                          host
 //     on two machines                                     host, and the relays copy it
 //     both ends in one process, on one GPU                 local
 //     both on one GPU, or on two that reach each other     exported

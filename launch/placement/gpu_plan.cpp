@@ -33,7 +33,6 @@ bool target_stays(const PipelineConfig& config) {
 bool is_placed(const PipelineConfig& config, const StageConfig& stage) {
     if (!computes(config, stage)) return false;
     if (stage.device_given) return stage.device.gpu.has_value();
-    if (config.computes_on_host(stage)) return false;
     return !is_segment(stage) || !target_stays(config);
 }
 

@@ -118,6 +118,7 @@ MemoryNeed plan_backend(const ModelFile& file,
             if (uses.size() > 1)
                 need.gpus.push_back({use.weight_bytes, use.kv_bytes, use.workspace_bytes});
         }
+        if (options.eagle) need.other_bytes += eagle_kept_bytes(*options.eagle, config.dim);
         return need;
     }
     const int last = options.last_layer < 0 ? config.layers : options.last_layer;

@@ -113,8 +113,7 @@ Status check_class(const Backend& segment, const control::Hello& hello) {
 }
 
 /// The last segment sends an EAGLE draft the states that it reads. Errors: those of
-/// open_eagle_part(); BadArgument for states of layers that another segment has, Unsupported for
-/// those of a GPU.
+/// open_eagle_part(); BadArgument for states of layers that another segment has.
 Status add_features(const StageAssignment& assignment,
                     const ModelFile& file,
                     const StageSpec& spec,
@@ -125,16 +124,11 @@ Status add_features(const StageAssignment& assignment,
     plan.features = FeatureOptions{*plan.draft, std::move(part.value().spec.layers)};
     const std::vector<int>& layers = plan.features->layers;
     if (layers.empty()) return {};
-    const std::string reads =
-        fmt::format("{} reads states after layer {}", assignment.parts.draft, layers.front());
-    if (spec.device.gpu)
-        return Error{Errc::Unsupported,
-                     reads + ": a target on a GPU keeps those of the last alone"};
     if (layers.front() > spec.layers.first) return {};
     return Error{Errc::BadArgument,
-                 fmt::format("{}: the last segment has the layers from {} on; give the target one "
-                             "segment",
-                             reads, spec.layers.first)};
+                 fmt::format("{} reads states after layer {}: the last segment has the layers from "
+                             "{} on; give the target one segment",
+                             assignment.parts.draft, layers.front(), spec.layers.first)};
 }
 
 /// The first segment drafts for itself.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include <spdlog/spdlog.h>
@@ -11,6 +12,7 @@
 #include "launch/placement/pipeline_layout.hpp"
 #include "launch/placement/stage_assignment.hpp"
 #include "launch/session/stage_actors.hpp"
+#include "model/feature_slots.hpp"
 #include "model/kernels/cuda/runtime.hpp"
 #include "model/warm_up.hpp"
 #include "model/weights/message_text.hpp"
@@ -33,6 +35,32 @@ Transport transport_of(const StageAssignment& assignment, const EdgeSpec& edge) 
     const bool one_gpu = from != nullptr && to != nullptr && from->device.gpu.has_value() &&
                          from->device.gpu == to->device.gpu;
     return assignment.tensors_on_device && one_gpu ? Transport::Local : Transport::Host;
+}
+
+/// What segments of this process send a draft that lives here too, beside their verdicts: taps, or
+/// features, which wait on the host for the pass that reads them.
+Status connect_draft(StageLoop& loop,
+                     const StageAssignment& assignment,
+                     const std::vector<HostedActor>& hosted,
+                     const HostedActor& draft) {
+    for (const HostedActor& one : hosted) {
+        const bool segment = one.id.value >= 1 && one.id.value <= assignment.segments;
+        if (!segment) continue;
+        const Backend& backend = *one.backend;
+        std::optional<EdgeSpec> edge;
+        if (assignment.draft.is_tapped()) {
+            edge = tap_edge(one.id, draft.id, backend.last_layer() - backend.first_layer(),
+                            backend.config().dim);
+            edge->transport = transport_of(assignment, *edge);
+        } else if (assignment.draft.reads_features() && one.id.value == assignment.segments) {
+            const std::size_t width = draft.backend->feature_slots()->width();
+            edge = feature_edge(one.id, draft.id, backend.config().dim,
+                                width / static_cast<std::size_t>(backend.config().dim));
+        }
+        if (!edge) continue;
+        if (Status s = loop.connect(*edge); !s.ok()) return s;
+    }
+    return {};
 }
 
 /// Neighbours that live here pass hidden states, and keys and values, on without leaving the
@@ -59,6 +87,9 @@ Status connect_neighbours(StageLoop& loop,
     }
     const HostedActor* draft = find(assignment.draft_stage);
     const HostedActor* correct = find(assignment.correct_stage);
+    if (draft != nullptr) {
+        if (Status s = connect_draft(loop, assignment, hosted, *draft); !s.ok()) return s;
+    }
     if (draft == nullptr || correct == nullptr) return {};
     return connect(trunk_edge(draft->id, correct->id,
                               draft->backend == nullptr ? 0 : draft->backend->kv_bytes()));

@@ -74,7 +74,7 @@ void BatchTables::write(std::span<const Row> rows, ActiveRows active, int unit_r
     for (std::size_t a = 0; a < active.size(); ++a) {
         const Row& row = rows[static_cast<std::size_t>(active[a])];
         active_.push_back(row);
-        words[tokens_at_ + a] = row.first == 0 ? row.token : -1;
+        words[tokens_at_ + a] = begins_with_token(row) ? row.token : -1;
         words[slots_at_ + a] = row.slot;
         words[row_index_at_ + a] = active[a];
         words[positions_at_ + a] = row.position;

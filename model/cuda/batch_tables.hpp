@@ -26,6 +26,11 @@ namespace paceline {
 /// The rows of a call that go through the same sub-layers together: indices into the call's rows.
 using ActiveRows = std::span<const int>;
 
+/// Whether a row's token is embedded; else its hidden state is given.
+[[nodiscard]] constexpr bool begins_with_token(const Row& row) {
+    return row.first == 0 && !row.given;
+}
+
 /// The rows that kernels are launched for: batches of 1 to 8 rows share a recording, 9 to 16, 17 to
 /// 32, 33 to 64. Larger ones are launched for what they are.
 [[nodiscard]] constexpr int grid_rows(int rows) {

@@ -32,7 +32,7 @@ struct Parts {
     [[nodiscard]] const CudaWeights& weights() const { return *first().weights; }
 };
 
-class CudaBackendImpl final : public CudaBackend {
+class CudaBackendImpl final : public CudaBackend, private EagleLayer {
 public:
     explicit CudaBackendImpl(std::unique_ptr<Parts> parts) : parts_{std::move(parts)} {}
 
@@ -104,6 +104,10 @@ public:
                 rows.subspan(first, count),
                 {.in = of_rows(hidden, first, count), .out = of_rows(out, first, count)}, cancel);
         });
+    }
+
+    [[nodiscard]] EagleLayer* eagle_layer() override {
+        return parts_->forward->eagle() != nullptr ? this : nullptr;
     }
 
     void head(HeadId id, ConstHiddenRows hidden, int rows, std::span<float> logits) override {
@@ -229,15 +233,12 @@ private:
                    const BehindRows& behind,
                    const CudaDraws& draws,
                    const CancelToken* cancel) {
-        const bool begin =
-            std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.first == 0; });
+        const bool begin = std::all_of(rows.begin(), rows.end(), begins_with_token);
         PACE_CHECK(
             hidden.size() == rows.size() * dim() || (hidden.empty() && begin && !behind.hidden),
             "hidden is [rows, dim], or not needed");
         for (const Row& row : rows) check(row);
-        for (const DrawJob& job : draws.jobs)
-            PACE_CHECK(job.params == nullptr || (draws.head != nullptr && this->draws(*job.params)),
-                       "what is drawn has a head and parameters that the device knows");
+        check_jobs(draws.jobs, draws.head != nullptr ? draws.head->id : HeadId::Final);
         return in_batches(rows, [&](std::size_t first, std::size_t count) {
             const auto of = [&](auto all) { return all.empty() ? all : all.subspan(first, count); };
             const HiddenRows states = hidden.empty() ? hidden : of_rows(hidden, first, count);
@@ -246,6 +247,49 @@ private:
                 {draws.head, of(draws.jobs), of(draws.tokens), of(draws.best)},
                 {cancel, first, count});
         });
+    }
+
+    // ---- Steps of an EAGLE draft
+
+    void put(std::span<const KvSlot> slots, std::span<const float> states) override {
+        for (const KvSlot slot : slots) check_feature(slot);
+        cuda::set_device(parts_->options.device);
+        parts_->forward->eagle()->put(slots, states);
+    }
+    void read(KvSlot slot, std::span<float> to) override {
+        check_feature(slot);
+        cuda::set_device(parts_->options.device);
+        parts_->forward->eagle()->read(slot, to);
+    }
+    RunOutcome run_step(const EagleStep& step,
+                        HiddenRows out,
+                        const StepDraws& draws,
+                        const CancelToken* cancel) override {
+        const std::size_t rows = step.rows.size();
+        PACE_CHECK(step.before.size() == rows && step.kept.size() == rows, "features of each row");
+        PACE_CHECK(out.empty() || out.size() == rows * dim(), "out is [rows, dim], or not needed");
+        for (std::size_t r = 0; r < rows; ++r) check_step_row(step, r);
+        check_jobs(draws.jobs, draws.head);
+        const CudaHead* head = draws.jobs.empty() ? nullptr : &head_of(draws.head);
+        return in_batches(step.rows, [&](std::size_t first, std::size_t count) {
+            const auto of = [&](auto all) { return all.empty() ? all : all.subspan(first, count); };
+            return parts_->forward->run_step(
+                {of(step.rows), of(step.before), of(step.kept)},
+                out.empty() ? out : of_rows(out, first, count),
+                {head, of(draws.jobs), of(draws.tokens), of(draws.best)}, {cancel, first, count});
+        });
+    }
+    void check_feature(KvSlot slot) const {
+        PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
+    }
+    void check_step_row(const EagleStep& step, std::size_t r) const {
+        const Row& row = step.rows[r];
+        check(row);
+        PACE_CHECK(begins_with_token(row) && row.last == 2 * last_layer() && row.mask == nullptr &&
+                       row.stack == nullptr,
+                   "a row that runs the whole layer");
+        if (step.before[r] != kNoFeature) check_feature(step.before[r]);
+        if (step.kept[r] != kNoFeature) check_feature(step.kept[r]);
     }
 
     /// Rows through layers: `run` gets (first, count) of each batch.
@@ -294,8 +338,15 @@ private:
         PACE_CHECK(bytes == kv_bytes(), "bytes of one slot");
     }
 
+    void check_jobs(std::span<const DrawJob> jobs, HeadId head) const {
+        for (const DrawJob& job : jobs)
+            PACE_CHECK(job.params == nullptr || (has_head(head) && draws(*job.params)),
+                       "what is drawn has a head and parameters that the device knows");
+    }
+
     void check(const Row& row) const {
-        PACE_CHECK(!row.given && row.stack_mask == nullptr, "a row as GPUs run them");
+        PACE_CHECK(row.stack_mask == nullptr || row.mask == nullptr,
+                   "states after some sub-layers, of a row that skips none");
         check_row(*this, row, parts_->options.skipped);
         check_position(row);
     }
@@ -336,6 +387,7 @@ Result<std::unique_ptr<CudaBackend>> made(const ModelFile& file, const CudaOptio
     parts->options = options;
     parts->options.heads.clear();  // loaded
     parts->options.adapter.reset();
+    parts->options.eagle.reset();
     return std::unique_ptr<CudaBackend>{std::make_unique<CudaBackendImpl>(std::move(parts))};
 }
 

@@ -14,6 +14,7 @@
 #include "model/backend.hpp"
 #include "model/cuda/cuda_options.hpp"
 #include "model/device_sampler.hpp"
+#include "model/eagle_layer.hpp"
 #include "model/weights/model_file.hpp"
 
 namespace paceline {
@@ -26,6 +27,8 @@ public:
     /// How many of a call's rows, from the first on, go through the layers at once: rows_max, or
     /// fewer where they see more keys than there is room for.
     [[nodiscard]] virtual std::size_t batch_rows(std::span<const Row> rows) const = 0;
+    /// Steps of an EAGLE draft of this backend's layers; nullptr without CudaOptions::eagle.
+    [[nodiscard]] virtual EagleLayer* eagle_layer() = 0;
     /// Seconds that the device alone takes for a pass of `rows` through the whole segment: the mean
     /// of `times` replays of one recording between two events, after one that is not timed. Rows as
     /// for run_layers(), one batch of them, all through every sub-layer; those that begin

@@ -37,6 +37,7 @@ CudaForward::CudaForward(const ModelConfig& config,
       heads_{config, group_, launches_, head_rows_of(limits_)},
       states_{group_, config.dim, limits_.rows},
       pages_{group_, states_.pinned()} {
+    if (options.eagle) eagle_.emplace(*options.eagle, config, group_, launches_, limits_.rows);
     if (options.graphs) recorded_.emplace();
 }
 
@@ -57,7 +58,7 @@ bool CudaForward::make_rank(CudaRank& rank, const CudaOptions& options) {
 
 CudaForward::Made CudaForward::make(const CudaOptions& options) {
     if (!states_.make(states_staging_bytes(config_, limits_)) || !heads_.make() ||
-        !BatchTables::make(limits_, tables_))
+        !BatchTables::make(limits_, tables_) || (eagle_ && !eagle_->make(*options.eagle)))
         return {};
     Made made{.pinned = true};
     group_.on_each([&](CudaRank& rank) {
@@ -141,9 +142,8 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
     const bool stale = watch.all_stale();
     if (watch.cancelled()) return RunOutcome::Cancelled;
     if (stale) return RunOutcome::Done;
-    const auto begins = [](const Row& row) { return row.first == 0; };
-    bool embeds = std::any_of(rows.begin(), rows.end(), begins);
-    if (!std::all_of(rows.begin(), rows.end(), begins)) states_.give(states.in);
+    bool embeds = std::any_of(rows.begin(), rows.end(), begins_with_token);
+    if (!std::all_of(rows.begin(), rows.end(), begins_with_token)) states_.give(states.in);
     const std::vector<Stretch> stretches = stretches_of(rows);
     // Usually the first stretch has all rows and embeds them itself.
     const bool all_begin = !stretches.empty() && stretches.front().rows.size() == rows.size();
@@ -183,6 +183,26 @@ RunOutcome CudaForward::run(std::span<const Row> rows,
     const RunOutcome outcome = finish_run(states.out, draws, watch);
     if (outcome == RunOutcome::Done) keep_skipped(rows, dim);
     return outcome;
+}
+
+RunOutcome CudaForward::run_step(const EagleStep& step,
+                                 HiddenRows out,
+                                 const CudaDraws& draws,
+                                 const CudaWatch& watch) {
+    if (watch.cancelled()) return RunOutcome::Cancelled;
+    const Stretch whole{2 * segment_.first, 2 * segment_.last, all_of(step.rows.size())};
+    send(step.rows, whole.rows, config_.heads, config_.kv_heads);
+    eagle_->send(step.before, step.kept);
+    const std::vector<int> asked = draws.asked();
+    if (!asked.empty()) heads_.send_draws(draws, head_group(asked, 0));
+    group_.join();
+    group_.fork();
+    embed();
+    eagle_->fuse();
+    replay(whole, false);
+    group_.fork();
+    eagle_->keep();
+    return finish_run(out, draws, watch);
 }
 
 /// The rows of one head, from `first` on.
@@ -244,7 +264,8 @@ void CudaForward::replay(const Stretch& stretch, bool embeds) {
     const bool whole = stretch.first == 2 * segment_.first && stretch.last == 2 * segment_.last;
     const bool recordable = recorded_ && whole && launches_.now().rows <= cuda::kBatchRows;
     group_.join();  // the tables are there
-    if (!recordable || embeds != (stretch.first == 0)) return launch_stretch(stretch, embeds);
+    if (!recordable || embeds != (stretch.first == 0 && !eagle_))
+        return launch_stretch(stretch, embeds);
     Recorded& batch = (*recorded_)[{launches_.now().rows, launches_.now().one_split,
                                     launches_.now().attention_tiles}];
     // A kernel's first launch loads its code, which a recording may not: so the second is recorded.
@@ -257,19 +278,24 @@ void CudaForward::replay(const Stretch& stretch, bool embeds) {
     batch.graph.launch(group_.first().stream);
 }
 
-/// One sub-layer at a time, with what rows want to keep of each after it.
+/// The sub-layers up to the next one that rows want to keep the states of, and these; and so on.
 void CudaForward::run_and_keep(std::span<const Row> rows,
                                const Stretch& stretch,
                                bool embeds,
                                const CancelToken* cancel) {
     group_.join();  // the tables are there
-    for (int sublayer = stretch.first; sublayer < stretch.last; ++sublayer) {
+    for (int first = stretch.first; first < stretch.last;) {
         if (cancel != nullptr && cancel->cancelled()) return;
-        if (!segment_.skipped.skips(sublayer))
-            launch_stretch({sublayer, sublayer + 1, stretch.rows},
-                           embeds && sublayer == stretch.first);
-        keep_stacks(rows, stretch.rows, sublayer, static_cast<std::size_t>(config_.dim),
+        int kept = first;  // the next one
+        while (kept + 1 < stretch.last && !are_kept(rows, stretch.rows, kept)) ++kept;
+        const auto runs_here = [&](int s) { return !segment_.skipped.skips(s); };
+        int begin = first;
+        while (begin <= kept && !runs_here(begin)) ++begin;
+        if (begin <= kept)
+            launch_stretch({begin, kept + 1, stretch.rows}, embeds && first == stretch.first);
+        keep_stacks(rows, stretch.rows, kept, static_cast<std::size_t>(config_.dim),
                     group_.first());
+        first = kept + 1;
     }
 }
 

@@ -32,6 +32,11 @@
 // all of the logits. The streams of the others begin and end with the first one's, and a recording
 // of it is one of all.
 //
+// A step of an EAGLE draft (run_step()) is a batch whose rows all run the whole segment, with F
+// between the embedding and the first layer (cuda_eagle.hpp):
+//
+//   embed ──> hidden = F [hidden ; feature] ──> the layers, recorded ──> features ──> head, draws
+//
 // Parts: the order of the devices (cuda_group.hpp), the kernels of a sub-layer (cuda_launches.hpp),
 // heads and draws (cuda_heads.hpp), hidden states on their way (cuda_rows.hpp), keys and values
 // (cuda_pages.hpp). Borrows the ranks, whose workspaces it makes; owns the tables. One call at a
@@ -45,11 +50,13 @@
 
 #include "model/backend.hpp"
 #include "model/cuda/batch_tables.hpp"
+#include "model/cuda/cuda_eagle.hpp"
 #include "model/cuda/cuda_group.hpp"
 #include "model/cuda/cuda_heads.hpp"
 #include "model/cuda/cuda_launches.hpp"
 #include "model/cuda/cuda_pages.hpp"
 #include "model/cuda/cuda_rows.hpp"
+#include "model/eagle_layer.hpp"
 #include "model/kv_layers.hpp"
 
 namespace paceline {
@@ -65,7 +72,7 @@ struct CudaWatch {
     [[nodiscard]] bool all_stale() const;
 };
 
-/// Hidden states [rows, dim] of a batch. `in` is read if not all rows begin at sub-layer 0; where
+/// Hidden states [rows, dim] of a batch. `in` is read if not all rows begin with a token; where
 /// `out` is empty they stay in the workspace.
 struct CudaStates {
     ConstHiddenRows in = {};
@@ -106,6 +113,13 @@ public:
                    const CudaStates& states,
                    const CudaDraws& draws,
                    const CudaWatch& watch);
+    /// The same for a step of an EAGLE draft; `out` as CudaStates has it. Rows begin with tokens.
+    RunOutcome run_step(const EagleStep& step,
+                        HiddenRows out,
+                        const CudaDraws& draws,
+                        const CudaWatch& watch);
+    /// Nothing, unless this is an EAGLE draft.
+    [[nodiscard]] CudaEagle* eagle() { return eagle_ ? &*eagle_ : nullptr; }
     /// The adapter's x of each row of a batch.
     RunOutcome run_adapter(std::span<const Row> rows,
                            const CudaStates& states,
@@ -129,7 +143,8 @@ private:
         bool ran = false;
         cuda::Graph graph;
     };
-    /// What the launches of a recording depend on; it is always of the whole segment.
+    /// What the launches of a recording depend on; it is always of the whole segment, and embeds
+    /// tokens if that is the first one, but for an EAGLE draft.
     struct GraphKey {
         int rows;  // of its grids
         bool one_split;
@@ -168,6 +183,7 @@ private:
     CudaHeads heads_;
     CudaRows states_;
     CudaPages pages_;
+    std::optional<CudaEagle> eagle_;
     std::optional<std::map<GraphKey, Recorded>> recorded_;  // nothing: graphs are off
 };
 

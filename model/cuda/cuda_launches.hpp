@@ -40,6 +40,10 @@ public:
     void use_blas(std::unique_ptr<cuda::Blas> blas) { blas_ = std::move(blas); }
     [[nodiscard]] CudaBatch& now() { return now_; }
     [[nodiscard]] const CudaBatch& now() const { return now_; }
+    /// How many rows the batch has, in the memory of a device.
+    [[nodiscard]] const std::int32_t* rows(const CudaRank& rank) const {
+        return tables_.on(rank.index()).rows;
+    }
 
     /// The places where a device puts its columns of the input of `product`, on all devices.
     [[nodiscard]] cuda::NextInput input_for(const CudaRank& rank,

@@ -14,6 +14,7 @@
 #include "model/adapter_spec.hpp"
 #include "model/backend.hpp"
 #include "model/cpu/cpu_options.hpp"
+#include "model/eagle_spec.hpp"
 #include "model/kernels/cuda/rows.hpp"
 #include "model/rows.hpp"
 
@@ -39,6 +40,7 @@ struct CudaOptions {
     bool final_head = false;        // norm and head also for a segment that does not end the model
     std::vector<HeadSpec> heads{};  // HeadId 1, 2, ...
     std::optional<AdapterSpec> adapter{};    // of an exit: Backend::run_adapter()
+    std::optional<EagleSpec> eagle{};        // CudaBackend::eagle_layer(); of a first segment
     std::optional<std::uint64_t> random{};   // seed of weights that the model has no bytes for
                                              // (model/weights/synthetic/synthetic_model.hpp)
     SublayerMask skipped{};                  // as CpuOptions::skipped

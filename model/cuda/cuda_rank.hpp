@@ -55,6 +55,11 @@ struct CudaWorkspace {
     float* partials = nullptr;
     std::byte* blas = nullptr;  // exact = off alone: what cuBLAS works in, and its products
     float* products = nullptr;  // [rows][gate + up, or dim]
+    // Of an EAGLE draft (cuda_eagle.hpp).
+    float* features = nullptr;      // [slots][dim]: whole on all devices
+    float* states = nullptr;        // [rows][states * dim]: that are joined; or nullptr
+    void* fused = nullptr;          // [rows][padded]: of F, of J
+    std::int32_t* steps = nullptr;  // tables
     // Of a head's rows, up to head_rows().
     void* turned = nullptr;  // [rows][padded dim]: after the head's transform
     float* block = nullptr;  // [rows][dim]: T n, if a head has a residual block; own columns

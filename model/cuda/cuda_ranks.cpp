@@ -90,6 +90,11 @@ Result<CudaRanks> plan_ranks(const ModelFile& file, const CudaOptions& options) 
         return Error{Errc::Unsupported, "cuBLAS is needed for exact = off: " + missing};
     const std::vector<int> indices = devices_of(options);
     const bool through_host = indices.size() > 1 && !cuda::enable_peers(indices);
+    if (through_host && options.eagle)
+        return Error{Errc::Unsupported,
+                     fmt::format("device {}: these GPUs do not reach each other's memory; an EAGLE "
+                                 "draft needs one GPU, or several that do",
+                                 device_text(options))};
     CudaRanks ranks;
     for (std::size_t i = 0; i < indices.size(); ++i) {
         const CudaPart part = part_of(i, indices.size());

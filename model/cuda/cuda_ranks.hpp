@@ -20,8 +20,8 @@ using CudaRanks = std::vector<std::unique_ptr<CudaRank>>;
 [[nodiscard]] MemoryUse sum_of(const std::vector<MemoryUse>& uses);
 
 /// The devices with their weights planned; the first is the calling thread's.
-/// Errors: Unsupported (an old device, devices of two kinds or that do not reach each other, no
-/// cuBLAS), OutOfMemory. Throws DeviceError.
+/// Errors: Unsupported (an old device, devices of two kinds, an EAGLE draft on devices that do not
+/// reach each other, no cuBLAS), OutOfMemory. Throws DeviceError.
 [[nodiscard]] Result<CudaRanks> plan_ranks(const ModelFile& file, const CudaOptions& options);
 
 /// Loads their weights and reserves their caches. Errors: OutOfMemory, BadFile. Throws DeviceError.

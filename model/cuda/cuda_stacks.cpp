@@ -7,7 +7,7 @@ namespace {
 
 /// Whether a stack has the state that its row begins with: its first sub-layer is skipped.
 bool keeps_beginning(const Row& row) {
-    return row.stack != nullptr && row.first < row.last && !runs(row, row.first);
+    return row.stack_place(row.first).has_value() && !runs(row, row.first);
 }
 
 }  // namespace
@@ -26,6 +26,12 @@ bool wants_stacks(std::span<const Row> rows, std::span<const int> active) {
                        [&](int r) { return rows[static_cast<std::size_t>(r)].stack != nullptr; });
 }
 
+bool are_kept(std::span<const Row> rows, std::span<const int> active, int sublayer) {
+    return std::any_of(active.begin(), active.end(), [&](int r) {
+        return rows[static_cast<std::size_t>(r)].stack_place(sublayer).has_value();
+    });
+}
+
 void keep_stacks(std::span<const Row> rows,
                  std::span<const int> active,
                  int sublayer,
@@ -33,8 +39,9 @@ void keep_stacks(std::span<const Row> rows,
                  CudaRank& rank) {
     for (const int r : active) {
         const Row& row = rows[static_cast<std::size_t>(r)];
-        if (row.stack == nullptr) continue;
-        rank.stream.to_host(row.stack + static_cast<std::size_t>(sublayer - row.first) * dim,
+        const std::optional<std::size_t> place = row.stack_place(sublayer);
+        if (!place) continue;
+        rank.stream.to_host(row.stack + *place * dim,
                             rank.at.hidden + static_cast<std::size_t>(r) * dim,
                             dim * sizeof(float));
     }
@@ -49,6 +56,7 @@ void keep_beginnings(std::span<const Row> rows, std::size_t dim, CudaRank& rank)
 
 void keep_skipped(std::span<const Row> rows, std::size_t dim) {
     for (const Row& row : rows) {
+        if (row.stack_mask != nullptr) continue;  // of a row that skips nothing
         for (int s = row.first + 1; row.stack != nullptr && s < row.last; ++s) {
             float* at = row.stack + static_cast<std::size_t>(s - row.first) * dim;
             if (!runs(row, s)) std::copy(at - dim, at, at);

@@ -1,7 +1,7 @@
 // What rows keep of each sub-layer (Row::stack).
 //
 // A sub-layer that runs leaves it on the device; one that a row skips leaves what was there before,
-// so the host copies that.
+// so the host copies that. Stacks with a mask (Row::stack_mask) are of rows that skip nothing.
 //
 // Functions of a batch's rows and of the device that has their hidden states.
 #pragma once
@@ -19,6 +19,9 @@ namespace paceline {
 [[nodiscard]] bool beginnings_are_kept(std::span<const Row> rows);
 /// Of `active` rows.
 [[nodiscard]] bool wants_stacks(std::span<const Row> rows, std::span<const int> active);
+
+/// Whether one of the `active` rows keeps the state after `sublayer`.
+[[nodiscard]] bool are_kept(std::span<const Row> rows, std::span<const int> active, int sublayer);
 
 // Copies in the device's stream. States have `dim` numbers.
 /// Of active rows, after `sublayer`.

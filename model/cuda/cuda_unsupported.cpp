@@ -73,6 +73,9 @@ Status check_options(const ModelConfig& config, const CudaOptions& options) {
                                  cuda::kAttentionHeadDimMax)};
     if (Status checked = check_group(config.heads / config.kv_heads); !checked) return checked;
     if (Status checked = check_heads(config, options.heads); !checked) return checked;
+    if (options.eagle && options.first_layer != 0)
+        return bad(fmt::format("an EAGLE draft's layers begin with {}, must begin with 0",
+                               options.first_layer));
     if (!options.adapter) return {};
     if (Status checked = check_adapter(config, *options.adapter); !checked) return checked;
     return check_group(options.adapter->heads / options.adapter->kv_heads);

@@ -229,17 +229,20 @@ void CudaWeights::plan_vocabulary(const ModelFile& file, const CudaOptions& opti
     }
 }
 
+/// Of trained matrices. A transform is the identity and small numbers: quantised, those would
+/// drown.
+WeightType CudaWeights::trained_type() const {
+    return head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+}
+
 void CudaWeights::plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head) {
     head.tokens = spec.tokens;
     head.norm_first = spec.norm_first;
     head.block = spec.block;
     head.turns = !spec.transform.empty();
     const int dim = file.config().dim;
-    if (head.turns) {
-        // A trained transform is the identity and small numbers: quantised, those would drown.
-        const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
-        add_outputs(type, tensor_of(spec.transform, dim, dim), head.transform);
-    }
+    if (head.turns)
+        add_outputs(trained_type(), tensor_of(spec.transform, dim, dim), head.transform);
     if (head.tokens.empty()) {
         head.outputs = final_.outputs;
         head.share = final_.share;
@@ -269,7 +272,7 @@ void CudaWeights::plan_list(int vocab_size, CudaHead& head) {
 void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
     has_adapter_ = true;
     const int dim = file.config().dim;
-    const WeightType type = head_type_ == WeightType::F32 ? WeightType::F32 : WeightType::BF16;
+    const WeightType type = trained_type();
     const int q_dim = spec.heads * spec.head_dim;
     const int kv_dim = spec.kv_heads * spec.head_dim;
     share_heads(spec.heads, spec.kv_heads, spec.head_dim, adapter_);
@@ -281,6 +284,14 @@ void CudaWeights::plan_adapter(const ModelFile& file, const AdapterSpec& spec) {
     adapter_head_.id = HeadId::Adapter;
     plan_head(file, HeadSpec{.transform = {}, .tokens = spec.tokens}, adapter_head_);
     add(spec.out_norm, adapter_head_.norm);
+}
+
+void CudaWeights::plan_eagle(const ModelFile& file, const EagleSpec& spec) {
+    const int dim = file.config().dim;
+    add_outputs(trained_type(), tensor_of(spec.fuse, dim, 2 * dim), fuse_);
+    if (spec.join.empty()) return;
+    const int states = static_cast<int>(spec.states()) * dim;
+    add_outputs(trained_type(), tensor_of(spec.join, dim, states), join_);
 }
 
 const CudaHead& CudaWeights::head(HeadId id) const {
@@ -312,6 +323,7 @@ std::unique_ptr<CudaWeights> CudaWeights::plan(const ModelFile& file,
         weights.plan_head(file, options.heads[h], weights.heads_[h]);
     }
     if (options.adapter) weights.plan_adapter(file, *options.adapter);
+    if (options.eagle) weights.plan_eagle(file, *options.eagle);
     return made;
 }
 

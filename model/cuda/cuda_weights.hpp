@@ -96,6 +96,9 @@ public:
     [[nodiscard]] const CudaHead& head(HeadId id) const;
     [[nodiscard]] bool has_adapter() const { return has_adapter_; }
     [[nodiscard]] const CudaAttention& adapter() const { return adapter_; }
+    /// Of an EAGLE draft: this device's outputs of F, and of J where features join states.
+    [[nodiscard]] const cuda::DeviceMatrix& fuse() const { return fuse_; }
+    [[nodiscard]] const cuda::DeviceMatrix& join() const { return join_; }
 
 private:
     struct Staging;
@@ -134,6 +137,8 @@ private:
     void plan_head(const ModelFile& file, const HeadSpec& spec, CudaHead& head);
     void plan_list(int vocab_size, CudaHead& head);
     void plan_adapter(const ModelFile& file, const AdapterSpec& spec);
+    void plan_eagle(const ModelFile& file, const EagleSpec& spec);
+    [[nodiscard]] cuda::WeightType trained_type() const;
     void copy(const Item& item,
               Staging& staging,
               cuda::Stream& stream,
@@ -160,6 +165,7 @@ private:
     std::vector<CudaHead> heads_;
     CudaAttention adapter_;
     CudaHead adapter_head_;
+    cuda::DeviceMatrix fuse_, join_;
 };
 
 }  // namespace paceline

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/cuda/cuda_eagle.hpp"
 #include "model/cuda/cuda_heads.hpp"
 #include "model/cuda/cuda_rows.hpp"
 #include "model/kernels/cuda/attention_layout.hpp"
@@ -136,6 +137,15 @@ std::uint64_t place_workspace(const ModelConfig& config,
         take(to.products, rows * size_of(std::max(2 * config.ffn_dim, config.dim)), 4);
     }
 
+    if (options.eagle) {
+        const std::uint64_t slots = size_of(pages_for(options.kv_slots) * kKvPageSlots);
+        const std::uint64_t states = options.eagle->states() * size_of(config.dim);
+        take(to.features, slots * size_of(config.dim), 4);
+        take(to.states, options.eagle->join.empty() ? 0 : rows * states, 4);
+        take_input(to.fused, rows, CudaEagle::input_width(*options.eagle, config.dim));
+        take(to.steps, CudaEagle::table_words(limits.rows), 4);
+    }
+
     const int head_rows = head_rows_of(limits);
     take_input(to.turned, size_of(head_rows), config.dim);
     const bool residual =
@@ -170,8 +180,10 @@ std::uint64_t cuda_workspace_bytes(const ModelConfig& config,
 
 std::uint64_t cuda_pinned_bytes(const ModelConfig& config, const CudaOptions& options) {
     const BatchLimits limits = cuda_limits(config, options);
+    const std::uint64_t features =
+        options.eagle ? CudaEagle::staging_bytes(*options.eagle, config.dim, limits.rows) : 0;
     return states_staging_bytes(config, limits) + CudaHeads::staging_bytes(head_rows_of(limits)) +
-           BatchTables::pinned_bytes(limits);
+           BatchTables::pinned_bytes(limits) + features;
 }
 
 }  // namespace paceline

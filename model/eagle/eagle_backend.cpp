@@ -2,47 +2,46 @@
 
 #include <algorithm>
 #include <fmt/core.h>
+#include <numeric>
+#include <utility>
 
 #include "ipc/base/check.hpp"
+#include "model/eagle/host_eagle_layer.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kInputsAtOnce = 32;  // of F: their part of it stays in the first caches
-
-/// [outputs, inputs] as [inputs, outputs]: then the inner loop below runs over outputs, whose sums
-/// are independent of each other.
-std::vector<float> transposed(const std::vector<float>& matrix, std::size_t outputs) {
-    const std::size_t inputs = matrix.size() / outputs;
-    std::vector<float> turned(matrix.size());
-    for (std::size_t o = 0; o < outputs; ++o) {
-        for (std::size_t i = 0; i < inputs; ++i) turned[i * outputs + o] = matrix[o * inputs + i];
-    }
-    return turned;
-}
-
-/// out[o] += sum over i of matrix[i, o] x[i], in the order of i.
-void add_product(std::span<const float> matrix, std::span<const float> x, std::span<float> out) {
-    const std::size_t outputs = out.size();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-        const float* row = matrix.data() + i * outputs;
-        const float factor = x[i];
-        for (std::size_t o = 0; o < outputs; ++o) out[o] += row[o] * factor;
-    }
-}
 
 std::size_t size_of(int count) {
     return static_cast<std::size_t>(count);
 }
 
+/// `of` in another order, where it has anything.
+template <class T>
+std::vector<T> sorted_by(const std::vector<std::size_t>& order, std::span<const T> of) {
+    std::vector<T> sorted;
+    if (of.empty()) return sorted;
+    for (const std::size_t i : order) sorted.push_back(of[i]);
+    return sorted;
+}
+
+template <class T>
+std::span<T> part_of(std::span<T> all, std::size_t first, std::size_t count) {
+    return all.empty() ? all : all.subspan(first, count);
+}
+
 }  // namespace
+
+std::uint64_t eagle_kept_bytes(const EagleSpec& spec, int dim) {
+    // Once as they were sent, once more while a pass puts them into their slots.
+    return 2 * std::uint64_t{spec.states()} * std::uint64_t{kFeaturesKeptMax} * size_of(dim) *
+           sizeof(float);
+}
 
 MemoryUse eagle_memory(const EagleSpec& spec, int dim, std::int32_t kv_slots) {
     MemoryUse use;
     use.weight_bytes = (spec.fuse.size() + spec.join.size()) * sizeof(float);
-    const std::size_t kept = spec.states() * static_cast<std::size_t>(kFeaturesKeptMax);
-    use.workspace_bytes =
-        size_of(dim) * (static_cast<std::size_t>(kv_slots) + kept) * sizeof(float);
+    use.workspace_bytes = size_of(dim) * static_cast<std::size_t>(kv_slots) * sizeof(float) +
+                          eagle_kept_bytes(spec, dim);
     return use;
 }
 
@@ -61,33 +60,41 @@ Status check_eagle(const EagleSpec& spec, int dim) {
                              spec.layers.size(), spec.join.size(), joined)};
 }
 
-EagleBackend::EagleBackend(std::unique_ptr<Backend> layer, EagleSpec spec)
-    : layer_{std::move(layer)}, spec_{std::move(spec)}, dim_{size_of(layer_->config().dim)} {
-    PACE_CHECK(check_eagle(spec_, layer_->config().dim).ok(), "matrices of the layer's width");
+EagleBackend::EagleBackend(std::unique_ptr<Backend> layer, const EagleSpec& spec)
+    : layer_{std::move(layer)},
+      on_host_{std::make_unique<HostEagleLayer>(*layer_, spec)},
+      step_{*on_host_},
+      own_{eagle_memory(spec, layer_->config().dim, layer_->kv_slots())},
+      dim_{size_of(layer_->config().dim)},
+      width_{spec.states() * dim_} {
+    PACE_CHECK(check_eagle(spec, layer_->config().dim).ok(), "matrices of the layer's width");
     PACE_CHECK(layer_->first_layer() == 0, "an EAGLE draft's own layer is its first");
-    PACE_CHECK(layer_->memory_place() == MemoryPlace::Host, "an EAGLE draft on the host");
-    spec_.fuse = transposed(spec_.fuse, dim_);
-    if (!spec_.join.empty()) spec_.join = transposed(spec_.join, dim_);
     const auto slots = static_cast<std::size_t>(layer_->kv_slots());
-    features_.resize(slots * dim_);
     given_.resize(slots);
+    unput_at_.assign(slots, -1);
+    written_.assign(slots, -1);
+}
+
+EagleBackend::EagleBackend(std::unique_ptr<Backend> layer, EagleLayer& steps, std::size_t states)
+    : layer_{std::move(layer)},
+      step_{steps},
+      dim_{size_of(layer_->config().dim)},
+      width_{states * dim_} {
+    PACE_CHECK(layer_->first_layer() == 0, "an EAGLE draft's own layer is its first");
+    const auto slots = static_cast<std::size_t>(layer_->kv_slots());
+    given_.resize(slots);
+    unput_at_.assign(slots, -1);
     written_.assign(slots, -1);
 }
 
 MemoryUse EagleBackend::memory_use() const {
     MemoryUse use = layer_->memory_use();
-    const MemoryUse own = eagle_memory(spec_, layer_->config().dim, layer_->kv_slots());
-    use.weight_bytes += own.weight_bytes;
-    use.workspace_bytes += own.workspace_bytes;
+    use.weight_bytes += own_.weight_bytes;
+    use.workspace_bytes += own_.workspace_bytes;
     return use;
 }
 
 // ---- Features
-
-std::span<float> EagleBackend::place(KvSlot slot) {
-    PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
-    return std::span{features_}.subspan(static_cast<std::size_t>(slot) * dim_, dim_);
-}
 
 bool EagleBackend::given(KvSlot slot) const {
     PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
@@ -95,35 +102,51 @@ bool EagleBackend::given(KvSlot slot) const {
 }
 
 void EagleBackend::give(KvSlot slot, std::span<const float> states) {
+    PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
     PACE_CHECK(states.size() == width(), "a feature of this draft's layers");
-    const std::span<float> to = place(slot);
     given_[static_cast<std::size_t>(slot)] = 1;
-    if (spec_.join.empty()) {
-        std::copy(states.begin(), states.end(), to.begin());
-    } else {
-        unjoined_.emplace_back(slot, std::vector<float>(states.begin(), states.end()));
+    int& at = unput_at_[static_cast<std::size_t>(slot)];
+    if (at < 0) {
+        at = static_cast<int>(unput_.size());
+        unput_.push_back(slot);
+        unput_states_.resize(unput_.size() * width_);
     }
+    std::copy(states.begin(), states.end(),
+              std::span{unput_states_}.subspan(size_of(at) * width_).begin());
 }
 
 void EagleBackend::forget(KvSlot slot) {
-    (void)place(slot);
+    PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
     given_[static_cast<std::size_t>(slot)] = 0;
-    std::erase_if(unjoined_, [slot](const auto& one) { return one.first == slot; });
+    int& at = unput_at_[static_cast<std::size_t>(slot)];
+    if (at < 0) return;
+    // The last one takes its place.
+    const std::size_t last = unput_.size() - 1;
+    std::copy_n(std::span{unput_states_}.subspan(last * width_).begin(), width_,
+                std::span{unput_states_}.subspan(size_of(at) * width_).begin());
+    unput_[size_of(at)] = unput_[last];
+    unput_at_[static_cast<std::size_t>(unput_[last])] = at;
+    at = -1;
+    unput_.pop_back();
+    unput_states_.resize(last * width_);
 }
 
 std::span<const float> EagleBackend::feature(KvSlot slot) {
-    join_given();
-    return place(slot);
+    PACE_CHECK(slot >= 0 && slot < kv_slots(), "a slot that exists");
+    put_given();
+    feature_.resize(dim_);
+    step_.read(slot, feature_);
+    return feature_;
 }
 
-/// The products of what was given are the job's work, not the loop's that gave it.
-void EagleBackend::join_given() {
-    for (const auto& [slot, states] : unjoined_) {
-        const std::span<float> to = place(slot);
-        std::fill(to.begin(), to.end(), 0.0F);
-        add_product(spec_.join, states, to);
-    }
-    unjoined_.clear();
+/// What was given is put in its place by the job, not by the loop that gave it: there are products
+/// and copies to do.
+void EagleBackend::put_given() {
+    if (unput_.empty()) return;
+    step_.put(unput_, unput_states_);
+    for (const KvSlot slot : unput_) unput_at_[static_cast<std::size_t>(slot)] = -1;
+    unput_.clear();
+    unput_states_.clear();
 }
 
 // ---- A call
@@ -135,7 +158,8 @@ void EagleBackend::plan(std::span<const Row> rows) {
     step_of_.assign(rows.size(), 0);
     for (std::size_t r = 0; r < rows.size(); ++r) {
         const Row& row = rows[r];
-        PACE_CHECK(row.first == 0 && row.last == 2 * last_layer() && row.mask == nullptr,
+        PACE_CHECK(row.first == 0 && row.last == 2 * last_layer() && row.mask == nullptr &&
+                       row.stack == nullptr && !row.given,
                    "rows that run the whole layer");
         PACE_CHECK(row.slot >= 0 && row.slot < kv_slots(), "a slot that exists");
         if (row.position > 0) {
@@ -150,59 +174,71 @@ void EagleBackend::plan(std::span<const Row> rows) {
     for (const Row& row : rows) written_[static_cast<std::size_t>(row.slot)] = -1;
 }
 
-void EagleBackend::fuse(std::span<const Row> rows,
-                        std::span<const float> embedded,
-                        std::span<float> out) {
-    std::fill(out.begin(), out.end(), 0.0F);
-    const std::span<const float> matrix{spec_.fuse};
-    // Some inputs of all rows, then the next ones: the matrix is read once a call.
-    for (std::size_t at = 0; at < dim_; at += kInputsAtOnce) {
-        const std::size_t count = std::min(kInputsAtOnce, dim_ - at);
-        const std::span<const float> part = matrix.subspan(at * dim_, count * dim_);
-        for (std::size_t r = 0; r < rows.size(); ++r)
-            add_product(part, embedded.subspan(r * dim_ + at, count), out.subspan(r * dim_, dim_));
-    }
-    for (std::size_t at = 0; at < dim_; at += kInputsAtOnce) {
-        const std::size_t count = std::min(kInputsAtOnce, dim_ - at);
-        const std::span<const float> part = matrix.subspan((dim_ + at) * dim_, count * dim_);
-        for (std::size_t r = 0; r < rows.size(); ++r) {
-            if (rows[r].position == 0) continue;
-            const std::span<float> before = place(rows[r].key_slot(rows[r].position - 1));
-            add_product(part, before.subspan(at, count), out.subspan(r * dim_, dim_));
-        }
+/// The rows of each step one after the other, with the features that they read and write.
+void EagleBackend::order(std::span<const Row> rows) {
+    in_order_.resize(rows.size());
+    std::iota(in_order_.begin(), in_order_.end(), std::size_t{0});
+    std::stable_sort(in_order_.begin(), in_order_.end(),
+                     [this](std::size_t a, std::size_t b) { return step_of_[a] < step_of_[b]; });
+    place_of_.resize(rows.size());
+    rows_.clear();
+    before_.clear();
+    kept_.clear();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Row& row = rows[in_order_[i]];
+        place_of_[in_order_[i]] = i;
+        rows_.push_back(row);
+        before_.push_back(row.position > 0 ? row.key_slot(row.position - 1) : kNoFeature);
+        kept_.push_back(given(row.slot) ? kNoFeature : row.slot);
     }
 }
 
-RunOutcome EagleBackend::run_step(std::span<const Row> rows,
-                                  int step,
-                                  std::span<float> hidden,
-                                  const CancelToken* cancel) {
-    chosen_.clear();
-    chosen_at_.clear();
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-        if (step_of_[r] != step) continue;
-        chosen_.push_back(rows[r]);
-        chosen_.back().given = false;
-        chosen_.back().last = 0;
-        chosen_at_.push_back(r);
+/// `out` and draws are in the order of the steps.
+RunOutcome EagleBackend::run_steps(HiddenRows out,
+                                   const StepDraws& draws,
+                                   const CancelToken* cancel) {
+    for (std::size_t first = 0; first < rows_.size();) {
+        std::size_t count = 1;
+        while (first + count < rows_.size() &&
+               step_of_[in_order_[first + count]] == step_of_[in_order_[first]])
+            ++count;
+        const auto of = [&](auto all) { return part_of(all, first, count); };
+        const EagleStep step{of(std::span<const Row>{rows_}), of(std::span<const KvSlot>{before_}),
+                             of(std::span<const KvSlot>{kept_})};
+        const HiddenRows states = out.empty() ? out : out.subspan(first * dim_, count * dim_);
+        if (step_.run_step(step, states,
+                           {draws.head, of(draws.jobs), of(draws.tokens), of(draws.best)},
+                           cancel) == RunOutcome::Cancelled)
+            return RunOutcome::Cancelled;
+        first += count;
     }
-    const std::size_t floats = chosen_.size() * dim_;
-    embedded_.resize(floats);
-    fused_.resize(floats);
-    if (layer_->run_layers(chosen_, embedded_, cancel) == RunOutcome::Cancelled)
+    return RunOutcome::Done;
+}
+
+RunOutcome EagleBackend::run(std::span<const Row> rows,
+                             HiddenRows hidden,
+                             const StepDraws& draws,
+                             const CancelToken* cancel) {
+    PACE_CHECK(cancel == nullptr || cancel->rows() == nullptr, "rows of a draft get stale at once");
+    put_given();
+    plan(rows);
+    order(rows);
+    if (steps_ <= 1) return run_steps(hidden, draws, cancel);
+    jobs_ = sorted_by(in_order_, draws.jobs);
+    tokens_.assign(draws.tokens.size(), std::nullopt);
+    best_.assign(draws.best.size(), {});
+    const HiddenRows out = hidden.empty() ? hidden : layer_->rows_of(room_, rows.size());
+    if (run_steps(out, {draws.head, jobs_, tokens_, best_}, cancel) == RunOutcome::Cancelled)
         return RunOutcome::Cancelled;
-    fuse(chosen_, embedded_, fused_);
-    for (Row& row : chosen_) {
-        row.given = true;
-        row.last = 2 * last_layer();
+    if (!hidden.empty()) {
+        std::vector<RowSource> outputs;
+        for (const std::size_t place : place_of_) outputs.push_back({out, place});
+        layer_->gather(outputs, hidden);
     }
-    if (layer_->run_layers(chosen_, fused_, cancel) == RunOutcome::Cancelled)
-        return RunOutcome::Cancelled;
-    for (std::size_t i = 0; i < chosen_.size(); ++i) {
-        const std::span<const float> output = std::span{fused_}.subspan(i * dim_, dim_);
-        std::copy(output.begin(), output.end(), hidden.subspan(chosen_at_[i] * dim_).begin());
-        if (given(chosen_[i].slot)) continue;
-        std::copy(output.begin(), output.end(), place(chosen_[i].slot).begin());
+    for (std::size_t r = 0; r < rows.size() && !jobs_.empty(); ++r) {
+        if (draws.jobs[r].params == nullptr) continue;
+        if (!tokens_.empty()) draws.tokens[r] = tokens_[place_of_[r]];
+        if (!best_.empty()) draws.best[r] = std::move(best_[place_of_[r]]);
     }
     return RunOutcome::Done;
 }
@@ -210,16 +246,31 @@ RunOutcome EagleBackend::run_step(std::span<const Row> rows,
 RunOutcome EagleBackend::run_layers(std::span<const Row> rows,
                                     HiddenRows hidden,
                                     const CancelToken* cancel) {
-    const std::span<float> states = hidden.host();
-    PACE_CHECK(states.size() == rows.size() * dim_, "hidden is [rows, dim]");
-    PACE_CHECK(cancel == nullptr || cancel->rows() == nullptr, "rows of a draft get stale at once");
-    join_given();
-    plan(rows);
-    for (int step = 0; step < steps_; ++step) {
-        if (run_step(rows, step, states, cancel) == RunOutcome::Cancelled)
-            return RunOutcome::Cancelled;
-    }
-    return RunOutcome::Done;
+    PACE_CHECK(hidden.size() == rows.size() * dim_, "hidden is [rows, dim]");
+    return run(rows, hidden, {}, cancel);
+}
+
+RunOutcome EagleBackend::run_and_draw(std::span<const Row> rows,
+                                      HiddenRows hidden,
+                                      const BehindRows& behind,
+                                      std::span<std::optional<TokenId>> tokens,
+                                      const CancelToken* cancel) {
+    PACE_CHECK(behind.jobs.size() == rows.size() && tokens.size() == rows.size(),
+               "a job and a token for each row");
+    return run(rows, behind.hidden ? hidden : HiddenRows{}, {.jobs = behind.jobs, .tokens = tokens},
+               cancel);
+}
+
+RunOutcome EagleBackend::run_and_draw_candidates(HeadId id,
+                                                 std::span<const Row> rows,
+                                                 HiddenRows hidden,
+                                                 const BehindRows& behind,
+                                                 std::span<std::vector<Candidate>> best,
+                                                 const CancelToken* cancel) {
+    PACE_CHECK(behind.jobs.size() == rows.size() && best.size() == rows.size(),
+               "a job and a list for each row");
+    return run(rows, behind.hidden ? hidden : HiddenRows{},
+               {.head = id, .jobs = behind.jobs, .best = best}, cancel);
 }
 
 }  // namespace paceline

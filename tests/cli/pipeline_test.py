@@ -5,6 +5,7 @@ import re
 import subprocess
 import unittest
 
+from deeper_model import write_deeper
 from paceline_cli import (BINARY, CliTest, PROMPT, ROOT, TINY, demo_model, environment, needs_demo_model,
                           pipeline_toml)
 
@@ -115,6 +116,19 @@ class Pipeline(CliTest):
         names = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
         self.assertEqual(names, {"conductor", "segment-1", "segment-2", "draft"})
         self.assertGreater(sum(e["ph"] == "X" for e in events), 20, "slices of work")
+
+    def test_a_draft_gets_the_states_that_choose_its_layers_in_its_targets_process_too(self):
+        model = str(write_deeper(TINY, self.folder / "six.gguf", 6))
+        draft = ('[draft]\nsource = "skip-layers"\nchoose = "programme"\ninterval = 1\nskip_ratio = 0.4\ngamma = 4\n'
+                 'pace = "sequential"\n[schedule]\nmode = "sequential"\ncontroller = "off"\ndraft_wait_us = 10000000\n')
+        for process in ("", 'process = "one"\n'):
+            with self.subTest(process=process):
+                path, trace = self.folder / "programme.toml", self.folder / "trace.json"
+                path.write_text("".join(f'[[stage]]\nname = "{name}"\nrole = "{name}"\nthreads = 1\n{process}'
+                                        for name in ("segment", "draft")) + draft)
+                self.run_ok("run", "-m", model, "--config", str(path), "-p", PROMPT, "-n", "12", "--trace", str(trace))
+                names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"}
+                self.assertTrue(any(name.startswith("optimise") for name in names), names)
 
     def test_the_log_has_lines_of_every_stage_and_of_the_conductor(self):
         log = self.folder / "log.txt"

@@ -3,6 +3,7 @@
 set(PACELINE_KERNEL_SOURCES
     attention.cu
     exchange.cu
+    features.cu
     gemm/gemm.cu
     gemm/gemm_batch.cu
     gemm/gemm_batch_blocks.cu

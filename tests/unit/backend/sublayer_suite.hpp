@@ -319,4 +319,82 @@ TEST_CASE_TEMPLATE_DEFINE(
                         embedding_of(file, batch.rows[r].token)));
 }
 
+TEST_CASE_TEMPLATE_DEFINE(
+    "a row that brings the input of the first layer has the bits of one whose embedding it is",
+    Traits,
+    GivenRows) {
+    for (const Setting& setting : kSublayerSettings) {
+        CAPTURE(setting.fixture);
+        const ModelFile file = open_fixture(setting.fixture);
+        const auto dim = static_cast<std::size_t>(file.config().dim);
+        const auto backend = prefixed<Traits>(file, setting);
+        Siblings own{file.config(), 9};
+        own.run(*backend);
+        Siblings batch{file.config(), 9};
+        for (std::size_t r = 0; r < batch.rows.size(); ++r) {
+            if (r % 4 == 3) continue;  // begins with its token, beside the others
+            const std::vector<float> embedding = embedding_of(file, batch.rows[r].token);
+            std::copy(embedding.begin(), embedding.end(),
+                      batch.hidden.begin() + static_cast<std::ptrdiff_t>(r * dim));
+            batch.rows[r].given = true;
+            batch.rows[r].token = 0;  // is not read
+        }
+        const std::vector<float> input = batch.hidden;
+        for (int call = 0; call < 3; ++call) {  // a GPU replays the third one
+            batch.hidden = input;
+            batch.run(*backend);
+            CHECK(same_bits(batch.hidden, own.hidden));
+        }
+        // Another input; and one that is given back, as there is nothing to run.
+        batch.hidden = input;
+        for (std::size_t i = 0; i < dim; ++i) batch.hidden[i] += 0.25f;
+        batch.rows[1].last = 0;
+        batch.run(*backend);
+        CHECK_FALSE(same_bits(batch.state(0, dim), own.state(0, dim)));
+        CHECK(same_bits(batch.state(1, dim), std::span(input).subspan(dim, dim)));
+        CHECK(same_bits(batch.state(2, dim), own.state(2, dim)));
+    }
+}
+
+TEST_CASE_TEMPLATE_DEFINE(
+    "a stack with a mask has the states after the other sub-layers, and changes no bit",
+    Traits,
+    MaskedStacks) {
+    for (const Setting& setting : kSublayerSettings) {
+        CAPTURE(setting.fixture);
+        const ModelFile file = open_fixture(setting.fixture);
+        const auto dim = static_cast<std::size_t>(file.config().dim);
+        const auto sublayers = static_cast<std::size_t>(file.config().sublayers());
+        const auto backend = prefixed<Traits>(file, setting);
+        for (const std::vector<int>& wanted : {std::vector<int>{1}, {1, 3}, {0, 3}, {2}}) {
+            SublayerMask others;
+            for (int s = 0; s < file.config().sublayers(); ++s) {
+                if (std::count(wanted.begin(), wanted.end(), s) == 0) others.skip(s);
+            }
+            Siblings whole{file.config(), 6};
+            whole.want_stacks(file.config().dim);
+            whole.run(*backend);
+            Siblings some{file.config(), 6};
+            some.want_stacks(file.config().dim);
+            for (std::size_t r = 0; r < some.rows.size(); ++r) {
+                some.rows[r].stack_mask = &others;
+                if (r % 3 == 2) some.rows[r].stack = nullptr;  // keeps nothing, beside the others
+            }
+            some.run(*backend);
+            CHECK(same_bits(some.hidden, whole.hidden));
+            for (std::size_t r = 0; r < some.rows.size(); ++r) {
+                CAPTURE(r);
+                std::vector<float> want(sublayers * dim, -77.0f);
+                for (std::size_t i = 0; r % 3 != 2 && i < wanted.size(); ++i) {
+                    const auto from = std::span(whole.stacks[r])
+                                          .subspan(static_cast<std::size_t>(wanted[i]) * dim, dim);
+                    std::copy(from.begin(), from.end(),
+                              want.begin() + static_cast<std::ptrdiff_t>(i * dim));
+                }
+                CHECK(same_bits(some.stacks[r], want));
+            }
+        }
+    }
+}
+
 }  // namespace paceline::testing

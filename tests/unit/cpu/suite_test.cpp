@@ -27,6 +27,8 @@ TEST_CASE_TEMPLATE_INVOKE(AlwaysSkipped, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(GivenRows, CpuTraits);
+TEST_CASE_TEMPLATE_INVOKE(MaskedStacks, CpuTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(GoldenLogits, CpuTraits);
 TEST_CASE_TEMPLATE_INVOKE(NearFloat, CpuTraits);

@@ -28,6 +28,8 @@ TEST_CASE_TEMPLATE_INVOKE(AlwaysSkipped, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(GivenRows, CudaTraits);
+TEST_CASE_TEMPLATE_INVOKE(MaskedStacks, CudaTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(GoldenLogits, CudaTraits);
 TEST_CASE_TEMPLATE_INVOKE(NearFloat, CudaTraits);

@@ -46,7 +46,7 @@ target_link_libraries(gpu_copy PRIVATE paceline_cuda_copy)  # defined later, by 
 
 take_tests("(backend|random|gpu)_" sources)
 gpu_test(NAME gpu_backend UNITS SOURCES ${sources} $<TARGET_OBJECTS:cuda_backend_tests>
-    LIBS paceline_cuda_host paceline_reference paceline_parity_support)
+    LIBS paceline_cuda_host paceline_eagle paceline_reference paceline_parity_support)
 
 # Code of 9.0a, whatever the other kernels are built for: only that has wgmma.
 add_library(wgmma_kernels OBJECT EXCLUDE_FROM_ALL wgmma/wgmma_kernels.cu)

@@ -25,11 +25,12 @@ namespace {
 
 const std::vector<TokenId> kTokens{0, 3, 4, 200, 319};
 
-Result<PipelineConfig> parsed(const std::string& draft, const std::string& device = "") {
-    return parse_pipeline_config("[[stage]]\nname = \"d\"\nrole = \"draft\"\n" + device +
-                                     "[[stage]]\nname = \"t\"\nrole = \"segment\"\n[draft]\n" +
-                                     draft,
-                                 "x.toml");
+Result<PipelineConfig> parsed(const std::string& draft) {
+    return parse_pipeline_config(
+        "[[stage]]\nname = \"d\"\nrole = \"draft\"\n"
+        "[[stage]]\nname = \"t\"\nrole = \"segment\"\n[draft]\n" +
+            draft,
+        "x.toml");
 }
 
 PipelineConfig config_of(const std::string& draft) {
@@ -38,8 +39,8 @@ PipelineConfig config_of(const std::string& draft) {
     return std::move(config).value();
 }
 
-std::string refusal(const std::string& draft, const std::string& device = "") {
-    const Result<PipelineConfig> config = parsed(draft, device);
+std::string refusal(const std::string& draft) {
+    const Result<PipelineConfig> config = parsed(draft);
     REQUIRE(!config.ok());
     CHECK(contains(config.error().what, "x.toml"));
     return config.error().what;
@@ -104,16 +105,16 @@ TEST_CASE("keys that an EAGLE draft does not have are refused with file, key and
     CHECK(contains(refusal("source = \"eagle\"\nlayers = 3\n"), "layers = 3"));
     CHECK(contains(refusal("source = \"eagle\"\nskip_ratio = 0.5\n"), "skip_ratio"));
     CHECK(contains(refusal("source = \"first-layers\"\npart = \"x\"\n"), "part = \"x\""));
-    CHECK(contains(refusal("source = \"eagle\"\n", "device = \"cuda:0\"\n"),
-                   "device = \"cuda:0\": [draft] source = \"eagle\" computes on the CPU"));
 }
 
-TEST_CASE("with --device cuda the target is on the GPU and an EAGLE draft on the CPU") {
-    PipelineConfig config = method_config("eagle2").value();
-    const Status placed = use_device(config, *parse_device("cuda:0"));
-    if (!placed.ok()) FAIL(placed.error().what);
-    for (const StageConfig& stage : config.stages)
-        CHECK(stage.device.gpu.has_value() == (stage.role == StageRole::Segment));
+TEST_CASE("with --device cuda an EAGLE draft is on the GPU with its target") {
+    for (const char* method : {"eagle2", "pearl-eagle", "fold-eagle"}) {
+        CAPTURE(method);
+        PipelineConfig config = method_config(method).value();
+        const Status placed = use_device(config, *parse_device("cuda:0"));
+        if (!placed.ok()) FAIL(placed.error().what);
+        for (const StageConfig& stage : config.stages) CHECK(stage.device.gpu == 0);
+    }
 }
 
 TEST_CASE("what is planned for an EAGLE draft is what it takes, and it reads features") {
@@ -139,10 +140,15 @@ TEST_CASE("what is planned for an EAGLE draft is what it takes, and it reads fea
     const MemoryNeed need = plan_backend(plan.file(target), plan.options, "draft");
     CHECK(need.weight_bytes == backend.memory_use().weight_bytes);
     CHECK(need.kv_bytes == backend.memory_use().kv_bytes);
-    const Result<std::unique_ptr<Backend>> on_gpu =
-        make_backend(plan.file(target), plan.options, *parse_device("cuda:0"));
-    REQUIRE(!on_gpu.ok());
-    CHECK(contains(on_gpu.error().what, "an EAGLE draft computes on the CPU"));
+    CpuOptions spoilt = plan.options;
+    spoilt.eagle->fuse.pop_back();
+    for (const char* device : {"cpu", "cuda:0"}) {  // before a GPU is looked for
+        CAPTURE(device);
+        const Result<std::unique_ptr<Backend>> refused =
+            make_backend(plan.file(target), spoilt, *parse_device(device));
+        REQUIRE(!refused.ok());
+        CHECK(contains(refused.error().what, "embedding and feature has 8191 numbers"));
+    }
 }
 
 TEST_CASE("the features on their way to an EAGLE draft are planned for the last segment") {

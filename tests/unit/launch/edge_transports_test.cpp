@@ -105,6 +105,30 @@ TEST_CASE("what has an end on the CPU, or a process with two GPUs, goes through 
           "cuda:0 to cuda:1 (link nvlink, 300 GB/s), host: process p computes on two GPUs");
 }
 
+TEST_CASE("features of an EAGLE draft go through the host, hidden states beside them do not") {
+    const char* text =
+        "[[stage]]\nname = \"front\"\nrole = \"segment\"\n"
+        "[[stage]]\nname = \"back\"\nrole = \"segment\"\n"
+        "[[stage]]\nname = \"draft\"\nrole = \"draft\"\n[draft]\nsource = \"eagle\"\n";
+    PipelineConfig config = parse_pipeline_config(text, "x.toml").value();
+    for (std::size_t i = 0; i < 3; ++i) config.stages[i].device.gpu = static_cast<int>(i % 2);
+    for (const TransportChoice choice : {TransportChoice::Auto, TransportChoice::Exported}) {
+        config.transport = choice;
+        const Placement placement = place(config, 4, {0, 1}).value();
+        std::vector<EdgeSpec> edges = edges_of(placement, config, {.dim = 8});
+        const GpuMachine machine = machine_of(LinkKind::Nvlink);
+        REQUIRE(choose_transports(edges, placement, config, {machine, kAll}).ok());
+        int with_tensors = 0;
+        for (const EdgeSpec& edge : edges) {
+            if (edge.tensor_slots == 0) continue;
+            ++with_tensors;
+            const bool features = edge.to == placement.draft();
+            CHECK(edge.transport == (features ? Transport::Host : Transport::Exported));
+        }
+        CHECK(with_tensors == 2);
+    }
+}
+
 TEST_CASE("a forced transport holds between processes, and is refused by name where it cannot be") {
     CHECK(way(config_of(kGpu0, kGpu1, "host"), LinkKind::Nvlink, kAll) ==
           "cuda:0 to cuda:1 (link nvlink, 300 GB/s), host: transport = \"host\"");

@@ -114,13 +114,8 @@ TEST_CASE("--device puts all stages of a method on it, in one process") {
         CHECK(target_device(config) == Device{1});
         const Result<Placement> placed = place(config, 30, {0, 1, 2, 3});
         REQUIRE(placed.ok());
-        // An EAGLE draft does not run on a GPU.
-        const bool eagle = config.draft && config.draft->model == DraftModelKind::Eagle;
-        CHECK(placed.value().processes.size() == (eagle ? 2 : 1));
-        for (const PlacedStage& stage : placed.value().stages) {
-            const bool stays = eagle && stage.role == StageRole::Draft;
-            CHECK(stage.device == (stays ? Device{} : Device{1}));
-        }
+        CHECK(placed.value().processes.size() == 1);
+        for (const PlacedStage& stage : placed.value().stages) CHECK(stage.device == Device{1});
     }
 }
 

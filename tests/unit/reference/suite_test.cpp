@@ -25,6 +25,8 @@ TEST_CASE_TEMPLATE_INVOKE(MixedBatch, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(TwoCalls, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(NothingToRun, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(StackOfEmbedding, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(GivenRows, ReferenceTraits);
+TEST_CASE_TEMPLATE_INVOKE(MaskedStacks, ReferenceTraits);
 
 TEST_CASE_TEMPLATE_INVOKE(GoldenLogits, ReferenceTraits);
 TEST_CASE_TEMPLATE_INVOKE(NarrowCaches, ReferenceTraits);

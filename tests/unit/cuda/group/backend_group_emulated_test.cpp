@@ -160,6 +160,8 @@ TEST_CASE("rows that begin, end and skip where they like, and keep their states,
     const std::vector<float> given = random_hidden(rng, kTextRows, file.config().dim);
     SublayerMask mask;
     mask.skip(2);
+    SublayerMask others;  // after which some rows keep nothing
+    for (const int sublayer : {0, 1, 3, 4}) others.skip(sublayer);
     const auto numbers_of = [&](CudaBackend& backend, bool keeps, bool on_device) {
         std::vector<Row> rows = text_rows(backend, tokens, slots);
         std::vector<std::vector<float>> stacks(rows.size());
@@ -170,6 +172,7 @@ TEST_CASE("rows that begin, end and skip where they like, and keep their states,
             const int kept = rows[r].last - rows[r].first;
             stacks[r].assign(static_cast<std::size_t>(kept) * dim, 0.0f);
             if (keeps) rows[r].stack = stacks[r].data();
+            if (rows[r].mask == nullptr && r % 2 == 0) rows[r].stack_mask = &others;
         }
         std::vector<float> all = given;
         if (on_device) {
