@@ -3,6 +3,7 @@
 The lease of a machine is 5 s: a cut that is longer ends its stages, and the run goes on when it is back.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -33,6 +34,19 @@ class Faults(ClusterCase):
     def still_running(self, job) -> None:
         self.assertIsNone(job.code, f"the run was over before the fault: {job.err}")
 
+    @contextlib.contextmanager
+    def in_the_middle(self, job):
+        """The target of the conductor's machine stands still: no link holds up an answer without its draft."""
+        stages = stages_on(self.network, "a")
+        for pid in stages:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            self.still_running(job)
+            yield
+        finally:
+            for pid in stages:
+                os.kill(pid, signal.SIGCONT)
+
     # ---- processes ----
 
     def test_a_stage_of_another_machine_is_killed(self):
@@ -44,9 +58,9 @@ class Faults(ClusterCase):
 
     def test_a_draft_of_another_machine_is_killed(self):
         def kill(job):
-            for pid in stages_on(self.network, "b"):
-                os.kill(pid, signal.SIGKILL)
-            self.still_running(job)
+            with self.in_the_middle(job):
+                for pid in stages_on(self.network, "b"):
+                    os.kill(pid, signal.SIGKILL)
         self.in_mid_answer(draft_away(device=self.device), kill)
 
     def test_a_stage_of_the_conductors_machine_is_killed(self):
@@ -78,7 +92,8 @@ class Faults(ClusterCase):
 
     def test_the_agent_of_a_draft_is_killed_and_decoding_goes_on_without_it(self):
         def kill(job):
-            self.kill_agent(job)
+            with self.in_the_middle(job):
+                self.kill_agent(job)
             job.forget(1)
         self.in_mid_answer(draft_away(device=self.device), kill)
 
@@ -123,7 +138,8 @@ class Faults(ClusterCase):
 
     def test_the_link_of_a_draft_is_cut_and_decoding_goes_on_without_it(self):
         def cut(job):
-            self.network.cut("b")
+            with self.in_the_middle(job):
+                self.network.cut("b")
             until(lambda: job.code is not None, 60, "the run waits for a draft that is away")
             self.network.heal("b")
             job.processes[1].terminate()  # it looks for the conductor for a minute
