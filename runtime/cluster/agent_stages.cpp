@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/cluster/lease.hpp"
 #include "runtime/parent/local_node.hpp"
 
 namespace paceline {
