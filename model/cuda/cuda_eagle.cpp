@@ -168,9 +168,9 @@ void CudaEagle::keep_rows(CudaRank& rank,
                            .stride = config_.dim,
                            .columns = columns.count,
                            .to = rank.at.features + columns.first};
-    for (const std::unique_ptr<CudaRank>& other : group_.ranks()) {
-        if (other.get() != &rank) args.other_to[args.others++] = other->at.features + columns.first;
-    }
+    group_.on_others(rank, &CudaWorkspace::features, [&](float* features) {
+        args.other_to[args.others++] = features + columns.first;
+    });
     cuda::launch_put_rows(rank.stream, args, grid_rows);
 }
 

@@ -1,6 +1,7 @@
 #include "model/kernels/cuda/device.cuh"
 #include "model/kernels/cuda/exchange.hpp"
 #include "model/kernels/cuda/launch.cuh"
+#include "model/kernels/cuda/row_count.cuh"
 
 namespace paceline::cuda {
 namespace {
@@ -28,8 +29,7 @@ PACE_KERNEL void take(TakeArgs args) {
     wait_for_previous();
     let_next_start();
     const int row = block_x();
-    // Another stream may be setting it to 0: all lanes of a warp take what the first one saw.
-    if (row >= shuffle(*args.rows, 0)) return;
+    if (row >= rows_of(args.rows)) return;
     if (args.tokens != nullptr && args.tokens[row] < 0) return;
     const int place = args.row_index != nullptr ? args.row_index[row] : row;
     const std::size_t begin = static_cast<std::size_t>(place) * args.bytes;

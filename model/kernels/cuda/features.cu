@@ -3,17 +3,12 @@
 #include "model/kernels/cuda/features.hpp"
 #include "model/kernels/cuda/gemm/gemm_finish.cuh"
 #include "model/kernels/cuda/launch.cuh"
+#include "model/kernels/cuda/row_count.cuh"
 
 namespace paceline::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-
-/// How many rows there are. Another stream may be setting it to 0: all lanes of a warp take what
-/// the first one saw.
-PACE_DEVICE int rows_of(const std::int32_t* rows) {
-    return shuffle(*rows, 0);
-}
 
 PACE_DEVICE std::size_t begin_of(int row, int stride) {
     return static_cast<std::size_t>(row) * static_cast<std::size_t>(stride);

@@ -5,6 +5,7 @@
 #include "model/kernels/cuda/gemm/gemm_records.hpp"
 #include "model/kernels/cuda/gemm/gemm_steps.cuh"
 #include "model/kernels/cuda/launch.cuh"
+#include "model/kernels/cuda/row_count.cuh"
 #include "model/kernels/cuda/rows.hpp"
 
 namespace paceline::cuda {
@@ -112,12 +113,6 @@ PACE_DEVICE float weight_at(const DeviceMatrix& w, int o, int k) {
         default:
             return record_value(w, o, k);
     }
-}
-
-/// How many rows there are. Another stream may be setting it to 0: all lanes of a warp take what
-/// the first one saw.
-PACE_DEVICE int rows_of(const std::int32_t* rows) {
-    return shuffle(*rows, 0);
 }
 
 PACE_KERNEL void embed(EmbedArgs args) {

@@ -39,6 +39,20 @@ private:
     std::size_t first_;
 };
 
+/// Cancels a call at one of its polls.
+class CancelsAtPoll final : public CancelToken::RowWatch {
+public:
+    CancelsAtPoll(CancelToken& token, int polls) : token_{token}, left_{polls} {}
+    [[nodiscard]] bool stale(std::size_t row) const override {
+        if (row == 0 && --left_ == 0) token_.cancel();
+        return false;
+    }
+
+private:
+    CancelToken& token_;
+    mutable int left_;
+};
+
 /// Cancels a call when it is asked about `row` or one after it, and remembers which one that was:
 /// the first row of the first batch that begins there.
 class CancelsAtRow final : public CancelToken::RowWatch {

@@ -134,20 +134,6 @@ TEST_CASE("a step of an EAGLE draft is one wait, and nothing but candidates cros
     }
 }
 
-/// Cancels a call at one of its polls.
-class CancelsAtPoll final : public CancelToken::RowWatch {
-public:
-    CancelsAtPoll(CancelToken& token, int polls) : token_{token}, left_{polls} {}
-    [[nodiscard]] bool stale(std::size_t row) const override {
-        if (row == 0 && --left_ == 0) token_.cancel();
-        return false;
-    }
-
-private:
-    CancelToken& token_;
-    mutable int left_;
-};
-
 TEST_CASE("a step that is cancelled while it runs leaves an EAGLE draft that works") {
     const TwoDevices devices;
     const EagleFixture eagle{"llama-f32"};

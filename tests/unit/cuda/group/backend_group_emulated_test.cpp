@@ -244,20 +244,8 @@ TEST_CASE("a batch that is cancelled at any of its polls leaves a group that wor
     const LazyStreams lazy;
     int cancelled = 0;
     for (const int polls : {2, 9, 25, 60}) {
-        class Watch final : public CancelToken::RowWatch {
-        public:
-            Watch(CancelToken& token, int polls) : token_{token}, left_{polls} {}
-            [[nodiscard]] bool stale(std::size_t row) const override {
-                if (row == 0 && --left_ == 0) token_.cancel();
-                return false;
-            }
-
-        private:
-            CancelToken& token_;
-            mutable int left_;
-        };
         CancelToken token;
-        const Watch watch{token, polls};
+        const CancelsAtPoll watch{token, polls};
         token.watch_rows(&watch);
         Text text{*backend, 8};
         if (text.run(*backend, &token) == RunOutcome::Cancelled) ++cancelled;
