@@ -1,8 +1,10 @@
 #include "actors/account/batch_costs.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "actors/account/request_class.hpp"
 
@@ -10,6 +12,7 @@ namespace paceline {
 namespace {
 
 constexpr std::uint64_t kContextUnit = 512;  // contexts below it cost about the same
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -21,10 +24,18 @@ void BatchCosts::learn(const BatchSize& size, const msg::BatchCost& cost) {
     if (!cost.known() || size.rows == 0 || size.rows > kVerifyRowsMax) return;
     Curve& curve = curves_[key_of(size)];
     Point& point = curve.points[size.rows];
-    if (!curve.knows(size.rows)) point = {};
+    Time most{.sum_us = kNoBound, .longest_us = kNoBound};
+    if (!curve.knows(size.rows)) {
+        point = {};
+        const Time likely = curve.batches > 0 ? expected(size) : Time{};
+        if (likely.sum_us > 0.0) {
+            most = {.sum_us = kFirstMost * likely.sum_us,
+                    .longest_us = kFirstMost * likely.longest_us};
+        }
+    }
     point.seen = ++curve.batches;
-    point.sum.add(cost.sum_us);
-    point.longest.add(cost.longest_us);
+    point.sum.add(std::min<double>(cost.sum_us, most.sum_us));
+    point.longest.add(std::min<double>(cost.longest_us, most.longest_us));
 }
 
 const BatchCosts::Curve* BatchCosts::curve_near(const Key& key) const {

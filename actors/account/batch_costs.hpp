@@ -8,7 +8,9 @@
 // share is corrected by the first batch of that size. A key that was not measured uses the nearest
 // one. Times are microseconds. Old measurements fade (RobustMean), and a number of rows that no
 // batch had for kForgotten batches of its key counts as not measured: a wrong time that keeps
-// batches from having so many rows would never be corrected. Not thread-safe. Pure.
+// batches from having so many rows would never be corrected. For the same reason the first
+// measurement of a number of rows counts as at most kFirstMost times what the others predict: it
+// may have been interrupted, and alone it would decide. Not thread-safe. Pure.
 #pragma once
 
 #include <array>
@@ -33,6 +35,7 @@ class BatchCosts {
 public:
     static constexpr double kRowShare = 0.06;
     static constexpr std::uint64_t kForgotten = 96;
+    static constexpr double kFirstMost = 1.5;
 
     /// `cost` is known.
     void learn(const BatchSize& size, const msg::BatchCost& cost);

@@ -84,7 +84,9 @@ void GainWatch::drafted_round(double took, double tokens, double candidates) {
     const double expected = 1.0 + candidates * (candidate_ > 0.0 ? candidate_ : kCandidateUnknown);
     const double cost = std::min(took / plain, kOutlier * expected);
     if (candidates > 0.0) {
-        const double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
+        double each = std::max((cost - 1.0) / candidates, kCandidateLeast);
+        // The first one may have been interrupted: it does not turn drafting off by itself.
+        if (candidate_ <= 0.0) each = std::min(each, kCandidateUnknown);
         const double weight = candidate_ <= 0.0 ? 1.0 : each > candidate_ ? kDearer : kNew;
         candidate_ += (each - candidate_) * weight;
     }
@@ -117,12 +119,13 @@ void GainWatch::add(double tokens) {
 }
 
 double GainWatch::plain_time() const {
-    // The median: a round that was interrupted does not make all others look fast.
+    // The lower median: a round that was interrupted does not make all others look fast, nor do the
+    // first rounds of a process, which are slow.
     if (plain_count_ < static_cast<std::size_t>(options_.plain_first)) return 0.0;
     std::array<double, kPlainKept> times = plain_;
     const std::size_t kept = std::min(plain_count_, options_.plain_kept);
     const std::span<double> known = std::span{times}.first(kept);
-    const auto middle = known.begin() + static_cast<std::ptrdiff_t>(known.size() / 2);
+    const auto middle = known.begin() + static_cast<std::ptrdiff_t>((known.size() - 1) / 2);
     std::nth_element(known.begin(), middle, known.end());
     return *middle;
 }

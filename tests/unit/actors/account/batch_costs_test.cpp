@@ -58,3 +58,22 @@ TEST_CASE("one long pause does not move a mean, a lasting change does") {
     learn(costs, size, 2000, 60);
     CHECK(costs.expected(size).sum_us == doctest::Approx(2000).epsilon(0.03));
 }
+
+TEST_CASE(
+    "the first measurement of a number of rows counts as what others make likely, or a bit more") {
+    BatchCosts costs;
+    learn(costs, {.rows = 1, .requests = 1}, 1000);
+    const BatchSize two{.rows = 2, .requests = 1};
+    const double likely = costs.expected(two).sum_us;
+    costs.learn(two, {.sum_us = 6000, .longest_us = 3000});  // it was interrupted
+    CHECK(costs.expected(two).sum_us == doctest::Approx(BatchCosts::kFirstMost * likely));
+    costs.learn(two, {.sum_us = 1100, .longest_us = 550});
+    CHECK(costs.expected(two).sum_us == doctest::Approx(1100));
+}
+
+TEST_CASE("a number of rows that always takes as long is believed after some batches") {
+    BatchCosts costs;
+    learn(costs, {.rows = 1, .requests = 1}, 1000);
+    learn(costs, {.rows = 2, .requests = 1}, 6000, 4);
+    CHECK(costs.expected({.rows = 2, .requests = 1}).sum_us > 4000);
+}
