@@ -14,14 +14,8 @@ void ExitWorth::take(const msg::Price& price) {
 
 bool ExitWorth::pays() const {
     if (always_on_) return true;
-    switch (price_.mode) {
-        case msg::SpeculationMode::Off:
-            return false;
-        case msg::SpeculationMode::Probe:
-            return true;
-        case msg::SpeculationMode::On:
-            break;
-    }
+    if (is_off(price_.mode)) return false;
+    if (price_.mode == msg::SpeculationMode::Probe) return true;
     return !measured_ || price_.token_us <= 0.0F || gain_us() >= cost_us();
 }
 

@@ -5,7 +5,7 @@
 namespace paceline {
 
 bool PassRule::begins(const msg::Price& price, double hit, double tries, int length_max) const {
-    if (price.mode == msg::SpeculationMode::Off) return false;
+    if (is_off(price.mode)) return false;
     const bool known = price.plain_us > 0.0F && first_.known() && tries >= kTriesMin;
     if (price.mode == msg::SpeculationMode::Probe || !known) return true;
     double path = 1.0;

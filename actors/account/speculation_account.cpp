@@ -213,8 +213,9 @@ msg::Price SpeculationAccount::price_of(Group of) {
     if (takes_all() && !off) next = kVerifyRowsMax;
     // Back after more than a single plain turn: what was known by then may have changed.
     if (!off && group.off && group.told) group.probes = kProbeTurns;
-    group.off = off && !turns_.speculates();
-    price.mode = off                               ? msg::SpeculationMode::Off
+    group.off = off && (options_.controller == Controller::Plain || !turns_.speculates());
+    price.mode = group.off                         ? msg::SpeculationMode::Off
+                 : off                             ? msg::SpeculationMode::Rest
                  : group.probes > 0 || takes_all() ? msg::SpeculationMode::Probe
                                                    : msg::SpeculationMode::On;
     price.candidates_max = static_cast<std::uint32_t>(std::min<int>(next, kVerifyRowsMax));
@@ -242,7 +243,7 @@ msg::Price SpeculationAccount::price_of(Group of) {
 msg::Price SpeculationAccount::random_price() {
     const auto micros = [&] { return static_cast<float>(random_() % 5000); };
     msg::Price price{};
-    price.mode = static_cast<msg::SpeculationMode>(random_() % 3);
+    price.mode = static_cast<msg::SpeculationMode>(random_() % 4);
     price.candidates_max = static_cast<std::uint32_t>(random_() % (kVerifyRowsMax + 1));
     price.token_us = micros();
     price.plain_us = micros();

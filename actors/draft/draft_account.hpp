@@ -13,8 +13,12 @@ struct DraftAccount {
     msg::Price price = {};  // generation 0: none yet
     HitRates rates = {};
     PassRule passes = {};
+    bool shares_cores = false;  // as DraftPlan says
 
-    [[nodiscard]] bool off() const { return price.mode == msg::SpeculationMode::Off; }
+    /// Nothing is drafted now.
+    [[nodiscard]] bool off() const { return is_off(price.mode); }
+    /// Nothing in this turn, but in those after it.
+    [[nodiscard]] bool rests() const { return price.mode == msg::SpeculationMode::Rest; }
 };
 
 }  // namespace paceline

@@ -27,6 +27,7 @@ struct DraftPlan {
     int vocab_size = 0;                // the target's
     std::optional<StageId> exit = {};  // the segment whose exit sends candidates
     GrowthRule growth = {};
+    bool shares_cores = false;  // the target computes on the cores of this stage
 };
 
 /// A model, a source of chains or trees, or both (then the source's candidates come first where it

@@ -99,6 +99,7 @@ void DraftRequest::go_on_with(std::span<const TokenId> tokens,
     }
     limits_.close_ends(tree);
     const bool prepared = take_branches() || step.prepared;
+    worth.began(tree.trunk_child(tree.root().id) != nullptr);
     source.followed(tree);
     growth.verified(accepted, could, prepared);
     unsent = {};  // the first segment has the tree as it is now

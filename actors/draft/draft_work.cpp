@@ -44,6 +44,7 @@ DraftWork::DraftWork(DraftPlan plan, DraftTools tools)
                 }} {
     PACE_CHECK(host_.tools.model != nullptr || host_.tools.source,
                "a draft without a model or a source");
+    host_.account.shares_cores = host_.plan.shares_cores;
     inbox_.attach(*this);
 }
 

@@ -210,7 +210,7 @@ Status check_message(const msg::Draw& draw, const MessageLimits& limits) {
 
 Status check_message(const msg::Price& price) {
     const std::string name = "a price";
-    if (price.mode > msg::SpeculationMode::Probe)
+    if (price.mode > msg::SpeculationMode::Rest)
         return bad(name, "mode", static_cast<std::int64_t>(price.mode));
     const auto check = [&](const char* field, float value, float most) -> Status {
         if (std::isfinite(value) && value >= 0.0F && value <= most) return {};

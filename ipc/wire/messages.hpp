@@ -42,7 +42,7 @@
 namespace paceline::msg {
 
 // Version of these layouts, of those of control.cpp and of the payloads of Assign and Begin.
-inline constexpr std::uint32_t kWireVersion = 18;
+inline constexpr std::uint32_t kWireVersion = 19;
 inline constexpr std::uint32_t kNoParent = 0xffffffffU;
 inline constexpr std::uint32_t kNoTensor = 0xffffffffU;
 
@@ -349,11 +349,15 @@ enum class SpeculationMode : std::uint32_t {
     On,     // as far as it pays at this price
     Off,    // nothing is drafted or evaluated
     Probe,  // also what does not seem to pay: few rounds, to learn what it gains by now
+    Rest,   // Off in this turn and not in the next ones: prompts are read meanwhile
 };
+/// Whether nothing is drafted or evaluated in this turn.
+[[nodiscard]] constexpr bool is_off(SpeculationMode mode) {
+    return mode == SpeculationMode::Off || mode == SpeculationMode::Rest;
+}
 
-/// first segment -> draft, correct and exits: what time is worth (actors/account). For all requests
-/// of the receiver; the route is that of one which both ends know. The newest counts. A lost one
-/// costs speed, never exactness.
+/// first segment -> draft, correct and exits: what time is worth (actors/account), for all requests
+/// of the receiver; the route is that of one of them. The newest counts. A lost one costs speed.
 struct Price {
     static constexpr Kind kKind = Kind::Price;
     Route route;

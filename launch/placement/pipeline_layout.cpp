@@ -219,6 +219,7 @@ StageAssignment assignment_of(const PlacedProcess& process,
     assignment.cores = process.cores;
     assignment.threads = process.threads;
     assignment.usable_cores = process.may_spin ? common.usable_cores : 0;
+    assignment.shares_cores = !process.may_spin;
     assignment.kv_slots = common.kv_slots;
     assignment.segments = placement.segments();
     assignment.draft_stage = placement.draft().value_or(StageId{0}).value;

@@ -101,6 +101,7 @@ void transfer(Archive& archive, StageAssignment& a) {
                        {"context", number(a.model.context, 0, kIntMax)},
                        {"threads", number(a.threads, 1, kCoresMax)},
                        {"usable cores", number(a.usable_cores, 0, kIntMax)},
+                       {"shares cores", &a.shares_cores},
                        {"kv slots", number(a.kv_slots, 0, kIntMax)},
                        {"segments", number(a.segments, 1, kSegmentsMax)},
                        {"draft stage", number(a.draft_stage, 0, kStagesMax)},

@@ -37,6 +37,7 @@ struct StageAssignment {
     std::vector<int> cores;
     std::int32_t threads = 1;
     std::int32_t usable_cores = 1;
+    bool shares_cores = false;  // another process may compute on any of them
     std::int32_t kv_slots = 0;
     std::int32_t segments = 1;
     std::int32_t draft_stage = 0;           // its stage id; 0: no draft

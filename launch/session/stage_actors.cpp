@@ -207,7 +207,8 @@ std::unique_ptr<Actor> draft_or_correct(const StageAssignment& a,
     DraftPlan plan{.first_segment = StageId{1},
                    .verifier = stage_id(a.segments),
                    .vocab_size = vocab_size,
-                   .growth = a.draft.growth};
+                   .growth = a.draft.growth,
+                   .shares_cores = a.shares_cores && !spec.device.gpu.has_value()};
     if (a.candidate_stage != 0) plan.exit = stage_id(a.candidate_stage);
     const bool both = a.draft_stage != 0 && a.correct_stage != 0;
     if (!both) return std::make_unique<DraftActor>(plan, std::move(tools));

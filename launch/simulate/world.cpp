@@ -95,10 +95,12 @@ Status add_process(Parts& parts,
                    const PlacedProcess& process,
                    StageAssignment assignment,
                    const ThreadPlan& threads,
+                   bool shares_device,
                    const BackendMaker& make) {
     // Jobs run one after the other here: each may have the whole machine.
     assignment.cores = threads.cores;
     assignment.threads = threads.threads;
+    assignment.shares_cores = shares_device;
     control::Hello hello;
     Result<std::vector<HostedActor>> hosted = make_stage_actors(assignment, hello, make);
     if (!hosted) return hosted.error();
@@ -130,7 +132,7 @@ Result<Parts> make_parts(const ModelFile& file,
                          const ModelOptions& model,
                          const ResolvedConfig& pipeline,
                          std::int32_t kv_slots,
-                         const std::optional<OracleAccuracy>& oracle) {
+                         const SimulateTask& task) {
     PipelineConfig config = pipeline.config;
     // What a simulated search finds is not to be kept for a real one.
     if (config.draft) config.draft->search.state.clear();
@@ -163,11 +165,11 @@ Result<Parts> make_parts(const ModelFile& file,
     common.usable_cores = threads.usable_cores;
     common.kv_slots = kv_slots;
     common.dim = file.config().dim;
-    const BackendMaker make = oracle ? oracle_maker(*oracle) : real_backends();
+    const BackendMaker make = task.oracle ? oracle_maker(*task.oracle) : real_backends();
     for (const PlacedProcess& process : parts.placement.processes) {
         if (Status s =
                 add_process(parts, process, assignment_of(process, parts.placement, config, common),
-                            threads, make);
+                            threads, !task.shared_devices.empty(), make);
             !s)
             return s.error();
     }
@@ -324,7 +326,7 @@ Result<SimulatedRun> simulate(const ModelFile& file,
     const std::int32_t text_slots = (context.value() + kSpareSlots) * task.at_once;
     std::int32_t kv_slots = text_slots;
     if (config.self_draft) kv_slots += scratch_slots(*config.self_draft, file.config().layers);
-    Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task.oracle);
+    Result<Parts> parts = make_parts(file, model, pipeline, kv_slots, task);
     if (!parts) return parts.error();
     if (Status s = share_devices(parts.value(), task.shared_devices); !s) return s.error();
     const Placement& placement = parts.value().placement;

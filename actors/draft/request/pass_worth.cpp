@@ -53,7 +53,9 @@ void PassWorth::weigh(Growth& growth, const DraftTree& tree) {
     if (!begins_ || probe || !sequential_) {
         begins_ = account_.passes.begins(price, hit, account_.rates.tries(own), growth.gamma());
     }
-    growth.pause(account_.off() || (weighs_ && !*begins_));
+    // On the target's cores a pass beside its batch takes the time that it may save later.
+    const bool delays = sequential_ && account_.shares_cores && prepared_ && !probe;
+    growth.pause(account_.off() || (weighs_ && (delays || !*begins_)));
     if (!weighs_ || probe) return growth.weigh({});
     growth.weigh({.least = static_cast<float>(account_.passes.reach_min(price, hit, sequential_)),
                   .paths_log = paths_log(tree)});

@@ -24,6 +24,9 @@ public:
 
     /// A verdict has judged these candidates: a round begins.
     void verified(std::span<const JudgedNode> judged);
+    /// Whether there are candidates for the new root from before: the target, which waits where
+    /// there are none, verifies them at once.
+    void began(bool prepared) { prepared_ = prepared; }
     /// A pass has taken so long, of which this is the request's share; nothing: it was cancelled.
     void passed(std::optional<double> micros);
 
@@ -51,6 +54,7 @@ private:
     bool sequential_;
     bool weighs_;                 // no published rule ends the chains
     std::optional<bool> begins_;  // whether the first pass of this round pays
+    bool prepared_ = false;       // this round was when it began
     bool first_pass_ = true;      // none has ended in this round
 };
 

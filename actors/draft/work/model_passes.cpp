@@ -10,13 +10,17 @@ namespace paceline {
 namespace {
 
 constexpr Position kLagMax = 8;  // tokens that may be on their way from Draft
+// Rows for each head of a pass that drafts: the tokens since the last pass, the root and a path.
+constexpr std::size_t kRowsOfHead = 24;
 
 }  // namespace
 
-/// Not while speculation is off: then Correct reads at the next probe what it has missed.
+/// Whether text is read that no expansion asks for: by Correct, and in a single plain turn, such as
+/// the first ones, of a prompt that the next turns would wait for. Not while speculation is off:
+/// what was missed is read at the next probe.
 bool ModelPasses::lags(const DraftRequest& request) const {
-    return !host_.account.off() && host_.plan.growth.part == GrowthPart::Alternatives &&
-           request.uses_model() && !request.source.lent() &&
+    const bool correct = !host_.account.off() && host_.plan.growth.part == GrowthPart::Alternatives;
+    return (correct || host_.account.rests()) && request.uses_model() && !request.source.lent() &&
            host_.model()->cache().behind(*request.text) > kLagMax;
 }
 
@@ -58,6 +62,7 @@ bool ModelPasses::start() {
     DraftModel& model = *host_.model();
     context.count(counters::kDraftForwards);
     const auto rows = static_cast<std::uint32_t>(model.pass().rows().size());
+    pass->drafts = rows <= kRowsOfHead * model.pass().heads().size();
     context.count(counters::kDraftRows, rows);
     context.submit(
         {.name = "draft",
@@ -81,7 +86,7 @@ void ModelPasses::end(Pass& pass, RunOutcome outcome) {
     if (outcome == RunOutcome::Done) share = took / static_cast<double>(pass.requests.size());
     for (const RequestPtr& request : pass.requests) {
         request->waits.in_pass = false;
-        request->worth.passed(share);
+        if (pass.drafts) request->worth.passed(share);
         if (!host_.requests.current(request)) continue;
         // Cancelled, and not by this actor: the conductor has cancelled the attempt.
         if (outcome == RunOutcome::Cancelled && !pass.given_up) {

@@ -38,6 +38,7 @@ private:
         CancelToken cancel;
         Micros begun{0};
         bool given_up = false;  // cancelled by this actor; otherwise with its attempt
+        bool drafts = true;     // it does not read a prompt, or what was missed while off
     };
     [[nodiscard]] bool lags(const DraftRequest& request) const;
     [[nodiscard]] std::shared_ptr<Pass> prepare();

@@ -251,6 +251,50 @@ TEST_CASE("a draft that is off computes and says nothing, and goes on when it is
     }
 }
 
+namespace {
+
+Request long_request() {
+    Request request = request_of(12);
+    for (TokenId token = 0; token < 200; ++token) request.text.push_back(token % kFakeVocab);
+    return request;
+}
+
+}  // namespace
+
+TEST_CASE("in a single plain turn a draft reads the prompt, and nothing while it is off") {
+    for (const auto mode : {msg::SpeculationMode::Rest, msg::SpeculationMode::Off}) {
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 1}), with_model(backend)};
+        bench.begin(long_request());
+        bench.deliver(kFirst, price_of(bench, 1, mode));
+        while (bench.context.run_job()) {
+        }
+        CHECK(bench.proposals().empty());
+        bench.deliver(kFirst, price_of(bench, 2, msg::SpeculationMode::On));
+        bench.verdict({plain_next(bench.spec, bench.text)});
+        const std::uint64_t before = bench.context.jobs_run;
+        while (bench.proposals().empty()) REQUIRE(bench.context.run_job());
+        const bool had_read = bench.context.jobs_run - before == 1;
+        CHECK(had_read == (mode == msg::SpeculationMode::Rest));
+        CHECK_FALSE(bench.context.failure);
+    }
+}
+
+TEST_CASE("passes that read a prompt do not make those that draft look dear") {
+    const auto proposed = [](bool reads) {
+        FakeBackend backend{0, kFakeLayers, 1024};
+        DraftBench bench{plan_of({.pace = DraftPace::Sequential, .gamma = 8}), with_model(backend)};
+        bench.begin(reads ? long_request() : request_of(12));
+        bench.deliver(kFirst, price_of(bench, 1, msg::SpeculationMode::Rest));
+        do {
+            bench.context.time += Micros{100'000};
+        } while (bench.context.run_job());
+        bench.deliver(kFirst, price_of(bench, 2, msg::SpeculationMode::On));
+        return proposed_in_40(bench, Micros{1});
+    };
+    CHECK(proposed(true) > proposed(false) / 2);
+}
+
 TEST_CASE("a lookup goes on while the model is off, so that it is known what it would gain") {
     DraftBench bench{plan_of({.gamma = 4}), with_lookup()};
     Request request;

@@ -74,11 +74,11 @@ double token_us(Pipeline& pipeline, int tokens) {
 
 }  // namespace
 
-TEST_CASE("the first price says off, and later ones what time is worth") {
+TEST_CASE("the first price says that drafts rest, and later ones what time is worth") {
     Pipeline pipeline{on()};
     pipeline.round(4, 0.8, 3, 200);
     REQUIRE(pipeline.price.has_value());
-    CHECK(pipeline.price->mode == Mode::Off);
+    CHECK(pipeline.price->mode == Mode::Rest);
     for (int i = 0; i < 60; ++i) pipeline.round(4, 0.8, 3, 200);
     CHECK(pipeline.price->mode == Mode::On);
     CHECK(pipeline.price->plain_us == doctest::Approx(1020).epsilon(0.02));
@@ -166,7 +166,7 @@ TEST_CASE("a probe lasts as many turns, however many requests a turn has verdict
     for (int i = 0; i < 2 * SpeculationAccount::kQuietTokens; ++i) {
         turn();
         REQUIRE(price.has_value());
-        if (price->mode == Mode::Off) continue;  // a plain turn between
+        if (price->mode == Mode::Off || price->mode == Mode::Rest) continue;  // plain turns
         probed = price->mode == Mode::Probe ? probed + 1 : 0;
         longest = std::max(longest, probed);
     }

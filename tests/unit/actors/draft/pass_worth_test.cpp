@@ -61,6 +61,31 @@ TEST_CASE("while speculation is off a source pauses beside a model alone") {
     CHECK_FALSE(expands(growth, tree));
 }
 
+TEST_CASE(
+    "beside a batch of candidates that were known a draft on the target's cores makes no pass") {
+    const GrowthRule rule;
+    for (const bool shares_cores : {false, true}) {
+        DraftTree tree = planted_tree();
+        tree.add(0, 5, -0.1F, msg::Origin::Lookup);
+        DraftAccount account = priced_account();
+        account.shares_cores = shares_cores;
+        PassWorth worth{rule, false, account};
+        Growth growth{rule};
+        worth.began(true);
+        worth.weigh(growth, tree);
+        CHECK(expands(growth, tree) == !shares_cores);
+        worth.began(false);  // the target waits for this round
+        Growth next{rule};
+        worth.weigh(next, tree);
+        CHECK(expands(next, tree));
+        account.price.mode = msg::SpeculationMode::Probe;
+        worth.began(true);
+        Growth probed{rule};
+        worth.weigh(probed, tree);
+        CHECK(expands(probed, tree));
+    }
+}
+
 TEST_CASE("whether a round pays is decided once, and again after a verdict") {
     const GrowthRule rule;
     const DraftTree tree = planted_tree();
