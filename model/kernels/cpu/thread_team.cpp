@@ -26,7 +26,7 @@ namespace {
 constexpr int kSpinsBetweenRuns = 20'000;  // some 0.2 ms: longer than the gap between two tokens
 constexpr int kSpinsAtBarrier = 5'000;     // longer than threads of one product are apart
 constexpr int kSpinsBeforeYield = 64;
-constexpr int kSpinsInACrowd = 2'000;    // to meet a thread that runs on another core just now
+constexpr int kSpinsToMeet = 2'000;      // a thread that runs on another core just now
 constexpr int kYieldsBetweenRuns = 300;  // about 0.1 ms on an idle core
 constexpr int kYieldsAtBarrier = 5'000;  // the others are at work, or about to be woken
 constexpr std::chrono::microseconds kLongYield{1500};
@@ -144,7 +144,7 @@ void ThreadTeam::worker(int thread) {
     ids_[own].store(own_thread_id(), std::memory_order_relaxed);
     std::uint32_t seen = 0;
     while (true) {
-        wait_while(run_word_, seen, {kSpinsBetweenRuns, kYieldsBetweenRuns});
+        wait_while(run_word_, seen, {kSpinsBetweenRuns, kSpinsBeforeYield, kYieldsBetweenRuns});
         seen = run_word_.load();
         if (!takes_part(thread, seen)) seen = park(thread);
         if (stop_.load(std::memory_order_relaxed)) return;
@@ -209,14 +209,14 @@ void ThreadTeam::barrier() {
         return;
     }
     // Acquire pairs with the release of the last one in.
-    wait_while(barrier_phase_, phase, {kSpinsAtBarrier, kYieldsAtBarrier});
+    wait_while(barrier_phase_, phase, {kSpinsAtBarrier, kSpinsToMeet, kYieldsAtBarrier});
 }
 
 void ThreadTeam::wait_while(std::atomic<std::uint32_t>& word,
                             std::uint32_t value,
                             const Patience& patience) {
     const bool crowded = crowded_.load(std::memory_order_relaxed) > 0;
-    const int spins = may_spin_ ? patience.spins : crowded ? kSpinsInACrowd : kSpinsBeforeYield;
+    const int spins = may_spin_ ? patience.spins : crowded ? kSpinsToMeet : patience.shared_spins;
     for (int i = 0; i < spins; ++i) {
         if (word.load(std::memory_order_acquire) != value) return;
         cpu_relax();

@@ -68,9 +68,11 @@ private:
     [[nodiscard]] std::uint32_t park(int thread);
     void account(std::chrono::nanoseconds busy);
     void pin(bool apart);
-    /// How long a thread waits awake: spins on cores of its own, yields on shared ones.
+    /// How long a thread waits awake: it spins on cores of its own; on shared ones it yields after
+    /// fewer spins.
     struct Patience {
         int spins;
+        int shared_spins;
         int yields;
     };
     void wait_while(std::atomic<std::uint32_t>& word,
