@@ -11,8 +11,10 @@ namespace paceline {
 
 AutoMethod::AutoMethod(const RunOptions& options,
                        const ModelFile& file,
+                       bool drawn,
                        const Environment& environment)
-    : history_{file, options.model, options.draft_model, environment.cache_folder} {
+    : history_{
+          file, options.model, options.draft_model, environment.cache_folder, {.drawn = drawn}} {
     history_.leave_out_if(own_part_lacking(file, parts_search(options.model.parts, environment)));
 }
 

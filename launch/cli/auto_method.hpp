@@ -17,8 +17,11 @@ namespace paceline {
 
 class AutoMethod {
 public:
-    /// Borrows the file.
-    AutoMethod(const RunOptions& options, const ModelFile& file, const Environment& environment);
+    /// Borrows the file. `drawn`: the answers have a temperature.
+    AutoMethod(const RunOptions& options,
+               const ModelFile& file,
+               bool drawn,
+               const Environment& environment);
 
     /// Of options with --method auto. `exact` false, which plain decoding alone has: plain.
     [[nodiscard]] AutoChoice choose(const RunOptions& options) const;

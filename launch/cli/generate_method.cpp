@@ -70,7 +70,11 @@ GenerateMethod::GenerateMethod(const GenerateOptions& options,
       environment_{environment},
       look_{std::move(look)},
       automatic_{options.method == kAutoMethod},
-      history_{file, options.model, "", environment.cache_folder, options.requests} {
+      history_{file,
+               options.model,
+               "",
+               environment.cache_folder,
+               {.requests = options.requests, .drawn = !params.request.sampling.greedy()}} {
     history_.leave_out_if(own_part_lacking(file, parts_search(options.model.parts, environment)));
 }
 

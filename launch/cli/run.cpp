@@ -414,7 +414,7 @@ int run_run(const RunOptions& given, const Environment& environment) {
         if (Status s = session.check_room(turn); !s.ok())
             return report_failure(kRunCommand, s.error());
     }
-    AutoMethod automatic{options, session.file(), environment};
+    AutoMethod automatic{options, session.file(), session.draws(), environment};
     RunOptions chosen = options;
     Status loaded;
     if (options.is_auto()) {

@@ -66,6 +66,8 @@ public:
     [[nodiscard]] const std::string& system() const { return system_; }
 
     [[nodiscard]] const ModelFile& file() const { return model_->file; }
+    /// Whether its answers have a temperature.
+    [[nodiscard]] bool draws() const { return !wanted_.request.sampling.greedy(); }
     [[nodiscard]] const std::optional<PipelineStats>& last_pipeline_stats() const {
         return records_.back().pipeline;
     }

@@ -17,31 +17,39 @@ std::size_t core_count(const ModelOptions& model) {
     return machine ? usable_cores(machine.value(), model).size() : 1;
 }
 
+/// From runs of one request to those that are like the load.
+std::vector<std::string> keys_of(std::string key, const MethodHistory::Load& load) {
+    std::vector<std::string> keys{key};
+    if (load.drawn) keys.push_back(key += " drawn");
+    if (load.requests > 1) {
+        const bool full = load.batches == MethodHistory::Batches::Full;
+        key += fmt::format(" {} {}", full ? "requests" : "requests at most", load.requests);
+        keys.push_back(key);
+    }
+    return keys;
+}
+
 }  // namespace
 
 MethodHistory::MethodHistory(const ModelFile& file,
                              const ModelOptions& model,
                              const std::string& draft_model,
                              const std::string& cache_folder,
-                             int requests,
-                             Batches batches)
-    : requests_{requests},
-      batches_{batches},
+                             const Load& load)
+    : load_{load},
       cores_{core_count(model)},
-      one_key_{record_key(file, model, draft_model, cores_)},
-      key_{requests > 1 ? fmt::format("{} {} {}",
-                                      one_key_,
-                                      batches == Batches::Full ? "requests" : "requests at most",
-                                      requests)
-                        : one_key_},
+      keys_{keys_of(record_key(file, model, draft_model, cores_), load)},
       records_{cache_folder} {
     read();
 }
 
 void MethodHistory::read() {
-    own_ = records_.read(key_);
-    record_ = key_ == one_key_ ? own_ : records_.read(one_key_);
-    for (const auto& [method, rate] : own_.methods) record_.methods.insert_or_assign(method, rate);
+    record_ = {};
+    for (const std::string& key : keys_) {
+        own_ = records_.read(key);
+        for (const auto& [method, rate] : own_.methods)
+            record_.methods.insert_or_assign(method, rate);
+    }
     record_.plain_runs = own_.plain_runs;
 }
 
@@ -65,13 +73,13 @@ AutoChoice MethodHistory::choose(const std::string& plain) const {
 
 AutoChoice MethodHistory::choose_for_batches(const std::string& plain) const {
     AutoChoice choice = choose(plain);
-    if (requests_ == 1 || choice.method == plain) return choice;
+    if (load_.requests == 1 || choice.method == plain) return choice;
     const MethodRate* rate = own_.find(choice.method);
     if (rate != nullptr && rate->gain > 1.0) return choice;
     return {.method = plain,
             .reason = fmt::format("no method has shown a gain here with {} answers at a time, "
                                   "for which plain decoding reads the weights once",
-                                  requests_)};
+                                  load_.requests)};
 }
 
 AutoChoice MethodHistory::choose_given(const std::string& plain,
@@ -100,7 +108,7 @@ void MethodHistory::add(const std::string& method, MethodRate run) {
     read();  // another run may have ended meanwhile
     run.gain = over_plain(run.gain);
     own_.add(method, run);
-    (void)records_.write(key_, own_);
+    (void)records_.write(keys_.back(), own_);
     if (const MethodRate* rate = own_.find(method)) record_.methods.insert_or_assign(method, *rate);
     record_.plain_runs = own_.plain_runs;
 }
@@ -110,7 +118,7 @@ void MethodHistory::add_plain(std::int64_t runs) {
     if (choose(kPlainMethod).method != kPlainMethod) return;
     own_.add_plain(runs);
     record_.plain_runs = own_.plain_runs;
-    (void)records_.write(key_, own_);
+    (void)records_.write(keys_.back(), own_);
 }
 
 }  // namespace paceline

@@ -2,9 +2,14 @@
 // `--method auto` makes of it.
 //
 // A method gains less the more requests share a batch, so runs of several at a time have a record
-// of their own. The choice goes by it, and for methods that it lacks by the record of one at a
-// time. A server's requests come as they please, mostly fewer than there may be: what it has seen
-// tells nothing of full batches, and is a third record.
+// of their own; so have drawn texts, which drafts predict less well than greedy ones. The choice
+// goes by the record of equal runs, and for methods that it lacks by those of runs that are less
+// and less alike:
+//
+//     as many requests  ->  one request, drawn as here  ->  one request, greedy
+//
+// A server's requests come as they please, mostly fewer than there may be, some drawn: what it has
+// seen tells nothing of full batches, and is a record of its own.
 //
 // One thread; reads and writes files in the cache folder. Nothing here is needed for an answer:
 // without a cache folder the choice is made as if nothing were known.
@@ -16,6 +21,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "launch/base/model_options.hpp"
 #include "launch/plan/auto_choice.hpp"
@@ -27,14 +33,18 @@ namespace paceline {
 class MethodHistory {
 public:
     enum class Batches : std::uint8_t { Full, AsTheyCome };
+    /// What is decoded.
+    struct Load {
+        int requests = 1;  // at a time, at most
+        Batches batches = Batches::Full;
+        bool drawn = false;  // at a temperature
+    };
 
-    /// `requests`: that are decoded at a time, at most; `batches`: whether always as many.
     MethodHistory(const ModelFile& file,
                   const ModelOptions& model,
                   const std::string& draft_model,
                   const std::string& cache_folder,
-                  int requests = 1,
-                  Batches batches = Batches::Full);
+                  const Load& load);
 
     /// Methods of the record that `lacks` is true of are not chosen. Called at each choice.
     void leave_out_if(std::function<bool(const std::string& method)> lacks) {
@@ -70,17 +80,15 @@ private:
 
     /// What choices during a run go by.
     [[nodiscard]] const MethodRecord& compared() const {
-        return batches_ == Batches::Full ? own_ : record_;
+        return load_.batches == Batches::Full ? own_ : record_;
     }
 
-    int requests_;
-    Batches batches_;
+    Load load_;
     std::size_t cores_;
-    std::string one_key_;  // of one request at a time
-    std::string key_;      // of as many as there are here
+    std::vector<std::string> keys_;  // of the records; the last one's runs are like those here
     MethodRecords records_;
-    MethodRecord own_;     // of the second
-    MethodRecord record_;  // of both
+    MethodRecord own_;     // of the last key
+    MethodRecord record_;  // of all: of each method what the last one that has it says
     std::function<bool(const std::string& method)> lacks_ = {};
 };
 

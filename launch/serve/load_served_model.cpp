@@ -128,9 +128,12 @@ Result<LoadedModel> load_served_model(const ServeOptions& options,
     Result<std::unique_ptr<ServedModel>> opened = open_served(options, environment);
     if (!opened) return opened.error();
     ServedModel& model = *opened.value();
-    MethodHistory history{model.opened.file,   options.model,
-                          options.draft_model, environment.cache_folder,
-                          options.requests,    MethodHistory::Batches::AsTheyCome};
+    MethodHistory history{
+        model.opened.file,
+        options.model,
+        options.draft_model,
+        environment.cache_folder,
+        {.requests = options.requests, .batches = MethodHistory::Batches::AsTheyCome}};
     history.leave_out_if(
         own_part_lacking(model.opened.file, parts_search(options.model.parts, environment)));
     const AutoChoice choice = choice_of(options, history);

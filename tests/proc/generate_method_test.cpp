@@ -42,7 +42,7 @@ struct Generating {
                              .tokens = prompts[i]});
     }
     [[nodiscard]] MethodHistory history() const {
-        return {file, options.model, "", environment.cache_folder, options.requests};
+        return {file, options.model, "", environment.cache_folder, {.requests = options.requests}};
     }
     /// The tasks that are left; the answers of the others are in `answers`. Each pipeline shows the
     /// gain that `shown` has for its method.

@@ -29,7 +29,7 @@ MethodRate gains(double gain) {
 /// A service whose record says that `fold` gains 1.5; each pipeline is really that of TinySession.
 struct Served {
     explicit Served(bool may_change = true) {
-        MethodHistory history{tiny.parts.file, tiny.parts.options, "", folder.path().string()};
+        MethodHistory history{tiny.parts.file, tiny.parts.options, "", folder.path().string(), {}};
         usual = history.choose(kPlainPipeline).method;
         history.add(usual, gains(1.4));
         history.add("fold", gains(1.5));
@@ -63,7 +63,7 @@ struct Served {
 
     /// The record says from now on that every method loses.
     void lose_all() const {
-        MethodHistory history{tiny.parts.file, tiny.parts.options, "", folder.path().string()};
+        MethodHistory history{tiny.parts.file, tiny.parts.options, "", folder.path().string(), {}};
         for (const std::string& name : {usual, std::string{"fold"}})
             history.add(name, {.gain = 0.9, .tokens_per_second = 100, .runs = 100});
     }

@@ -127,7 +127,8 @@ TEST_CASE("full batches, a server's requests and single ones have records of the
     REQUIRE(file.ok());
     using Batches = MethodHistory::Batches;
     const auto history = [&](int requests, Batches batches) {
-        return MethodHistory{file.value(), {}, "", folder.path.string(), requests, batches};
+        return MethodHistory{
+            file.value(), {}, "", folder.path.string(), {.requests = requests, .batches = batches}};
     };
     history(4, Batches::AsTheyCome).add("prompt-lookup", rate_of(2.0));
     CHECK(history(4, Batches::AsTheyCome).gain_of("prompt-lookup") == 2.0);
@@ -140,11 +141,30 @@ TEST_CASE("full batches, a server's requests and single ones have records of the
     CHECK(history(1, Batches::Full).gain_of("prompt-lookup") == 3.0);
 }
 
+TEST_CASE(
+    "drawn texts have a record of their own, and go by greedy ones before it has the method") {
+    const Folder folder;
+    const Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/tiny-chat.gguf");
+    REQUIRE(file.ok());
+    const auto history = [&](bool drawn, int requests = 1) {
+        return MethodHistory{
+            file.value(), {}, "", folder.path.string(), {.requests = requests, .drawn = drawn}};
+    };
+    for (const char* method : {"prompt-lookup", "prompt-lookup+draft"})
+        history(false).add(method, {.gain = 1.4, .tokens_per_second = 100.0, .runs = 3});
+    CHECK(history(true).choose("plain").method == "prompt-lookup+draft");
+    for (const char* method : {"prompt-lookup", "prompt-lookup+draft"})
+        history(true).add(method, {.gain = 0.9, .tokens_per_second = 100.0, .runs = 3});
+    CHECK(history(true).choose("plain").method == "plain");
+    CHECK(history(true, 4).choose("plain").method == "plain");
+    CHECK(history(false).choose("plain").method == "prompt-lookup+draft");
+}
+
 TEST_CASE("a method of the record whose part is gone is not chosen") {
     const Folder folder;
     const Result<ModelFile> file = ModelFile::open(PACELINE_FIXTURES "/models/tiny-chat.gguf");
     REQUIRE(file.ok());
-    MethodHistory history{file.value(), {}, "", folder.path.string()};
+    MethodHistory history{file.value(), {}, "", folder.path.string(), {}};
     for (const char* first : {"prompt-lookup", "prompt-lookup+draft"})
         history.add(first, {.gain = 1.0, .tokens_per_second = 100.0, .runs = 3});
     history.add("medusa", {.gain = 1.4, .tokens_per_second = 140.0, .runs = 3});

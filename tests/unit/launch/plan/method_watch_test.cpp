@@ -21,7 +21,8 @@ MethodRate gains(double gain) {
 struct Planted {
     explicit Planted(MethodHistory::Batches batches = MethodHistory::Batches::Full,
                      int requests = 1)
-        : history{file, {}, "", folder.path().string(), requests, batches} {
+        : history{
+              file, {}, "", folder.path().string(), {.requests = requests, .batches = batches}} {
         // What auto begins with on this machine.
         usual = history.choose(kPlainMethod).method;
         history.add(usual, gains(1.0));
@@ -117,7 +118,7 @@ TEST_CASE("plain decoding follows if the usual method loses and nothing else is 
     const Planted planted;
     ModelOptions one_thread;
     one_thread.threads = 1;
-    MethodHistory alone{planted.file, one_thread, "", planted.folder.path().string()};
+    MethodHistory alone{planted.file, one_thread, "", planted.folder.path().string(), {}};
     const std::string usual = alone.choose(kPlainMethod).method;
     alone.add(usual, gains(1.2));
     MethodWatch watch{alone, usual, kPlainMethod, 2.0};
@@ -132,7 +133,8 @@ TEST_CASE("plain decoding follows if the usual method loses and nothing else is 
 TEST_CASE("a server goes by runs of single requests too, full batches by their own alone") {
     const Planted single;  // plants the record of one request at a time
     const std::string cache = single.folder.path().string();
-    const MethodHistory served{single.file, {}, "", cache, 4, MethodHistory::Batches::AsTheyCome};
+    const MethodHistory served{
+        single.file, {}, "", cache, {.requests = 4, .batches = MethodHistory::Batches::AsTheyCome}};
     CHECK(served.gain_of("fold") == 1.3);
     MethodWatch of_server{served, "pearl", kPlainPipeline, 2.0};
     (void)of_server.look(0.9, kMuchLeft);
@@ -140,7 +142,7 @@ TEST_CASE("a server goes by runs of single requests too, full batches by their o
     const auto other = of_server.look(0.9, kMuchLeft);
     REQUIRE(other.has_value());
     CHECK(other->method == "fold");
-    const MethodHistory full{single.file, {}, "", cache, 4};
+    const MethodHistory full{single.file, {}, "", cache, {.requests = 4}};
     CHECK(full.gain_of("fold") == 0.0);
     MethodWatch of_batches{full, "pearl", kPlainMethod, 2.0};
     (void)of_batches.look(1.5, kMuchLeft);
