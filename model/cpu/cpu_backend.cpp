@@ -226,6 +226,7 @@ Result<std::unique_ptr<CpuBackend>> make_cpu_backend(const ModelFile& file,
         if (!made) return made.error();
         adapter = std::move(made).value();
     }
+    team->start_anew();
     options.heads.clear();  // packed
     options.adapter.reset();
     return std::unique_ptr<CpuBackend>{std::make_unique<CpuBackendImpl>(

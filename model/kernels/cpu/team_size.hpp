@@ -4,7 +4,7 @@
 // something else (another program, another run of this one) holds up all, and the team is faster
 // without it:
 //
-//           a thread waited for more than a quarter of the time
+//           a thread waited for more than a quarter of the time, at `looks` looks in a row
 //   [n] ----------------------------------------------------------> [n - 1]
 //    ^                                                                 | `patience` later
 //    |        it waited again: back, and `patience` doubles            v
@@ -27,7 +27,8 @@ public:
     static constexpr Time kPatienceMax = std::chrono::seconds{8};
     static constexpr int kWaitingParts = 4;  // a quarter
 
-    explicit TeamSize(int capacity) : capacity_{capacity}, size_{capacity} {}
+    explicit TeamSize(int capacity, int looks = 1)
+        : capacity_{capacity}, looks_{looks}, size_{capacity} {}
 
     [[nodiscard]] int capacity() const { return capacity_; }
     [[nodiscard]] int size() const { return size_; }
@@ -36,7 +37,9 @@ public:
     /// is of any clock that only goes forward.
     void look(Time now, Time busy, Time waited) {
         // Alone a thread may wait too, perhaps on the wrong core: that is no reason not to try.
-        if (waited * kWaitingParts > busy && size_ > 1) {
+        late_ = waited * kWaitingParts > busy ? late_ + 1 : 0;
+        if (late_ >= (on_trial_ ? 1 : looks_) && size_ > 1) {
+            late_ = 0;
             patience_ = on_trial_ ? std::min(2 * patience_, kPatienceMax) : kPatienceMin;
             on_trial_ = false;
             --size_;
@@ -55,7 +58,9 @@ public:
 
 private:
     int capacity_;
+    int looks_;
     int size_;
+    int late_ = 0;           // looks in a row at which a thread had waited
     bool on_trial_ = false;  // grown at the last look
     Time patience_ = kPatienceMin;
     Time grow_at_{0};

@@ -31,6 +31,8 @@ constexpr int kYieldsBetweenRuns = 300;  // about 0.1 ms on an idle core
 constexpr int kYieldsAtBarrier = 5'000;  // the others are at work, or about to be woken
 constexpr std::chrono::microseconds kLongYield{1500};
 constexpr int kCrowdedWaits = 300;  // about a token
+// A draft that reads a prompt beside the target takes two of them.
+constexpr int kLooksOnSharedCores = 4;
 
 long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value) {
     static_assert(sizeof(word) == sizeof(std::uint32_t), "the kernel reads 32 bits");
@@ -82,7 +84,7 @@ ThreadTeam::ThreadTeam(int threads, std::vector<int> cores, int usable_cores)
       cores_{std::move(cores)},
       ids_(static_cast<std::size_t>(threads)),
       delays_(static_cast<std::size_t>(threads)),
-      wanted_{threads} {
+      wanted_{threads, may_spin_ ? 1 : kLooksOnSharedCores} {
     PACE_CHECK(threads >= 1 && threads < static_cast<int>(kRun), "a team has at least the caller");
     PACE_CHECK(cores_.empty() || static_cast<int>(cores_.size()) == threads, "one core per thread");
     ids_[0].store(own_thread_id(), std::memory_order_relaxed);
@@ -144,7 +146,11 @@ void ThreadTeam::worker(int thread) {
     ids_[own].store(own_thread_id(), std::memory_order_relaxed);
     std::uint32_t seen = 0;
     while (true) {
-        wait_while(run_word_, seen, {kSpinsBetweenRuns, kSpinsBeforeYield, kYieldsBetweenRuns});
+        const bool crowded = crowded_.load(std::memory_order_relaxed) > 0;
+        const int spins = may_spin_ ? kSpinsBetweenRuns
+                          : crowded ? kSpinsToMeet
+                                    : kSpinsBeforeYield;
+        if (!spin_while(run_word_, seen, spins)) rest_while(run_word_, seen, kYieldsBetweenRuns);
         seen = run_word_.load();
         if (!takes_part(thread, seen)) seen = park(thread);
         if (stop_.load(std::memory_order_relaxed)) return;
@@ -169,22 +175,42 @@ std::uint32_t ThreadTeam::park(int thread) {
 
 /// A run is over, which took so long.
 void ThreadTeam::account(std::chrono::nanoseconds busy) {
-    // On shared cores threads wait for those of the same pipeline, which is no reason to do with
-    // fewer: two segments that take turns lost a quarter of their speed by it.
-    if (!may_spin_) return;
     busy_ += busy;
     if (busy_ < TeamSize::kLookInterval) return;
+    const auto waited = may_spin_ ? longest_delay() : absence();
+    if (waited) {
+        wanted_.look(std::chrono::steady_clock::now().time_since_epoch(), busy_, *waited);
+        if (wanted_.size() != size()) pin(wanted_.size() == capacity_);
+    }
+    busy_ = {};
+}
+
+/// How long the thread that waited longest for its core did so since the last call.
+std::optional<std::chrono::nanoseconds> ThreadTeam::longest_delay() {
     std::chrono::nanoseconds longest{0};
     for (std::size_t thread = 0; thread < delays_.size(); ++thread) {
         const auto delay = delay_of(ids_[thread].load(std::memory_order_relaxed));
-        if (!delay) return;
+        if (!delay) return std::nullopt;
         if (static_cast<int>(thread) < size())
             longest = std::max(longest, *delay - delays_[thread]);
         delays_[thread] = *delay;
     }
-    wanted_.look(std::chrono::steady_clock::now().time_since_epoch(), busy_, longest);
+    return longest;
+}
+
+/// How long a thread was missed at barriers since the last call. On shared cores the kernel's delays
+/// tell nothing: a thread that yields is delayed, and one that is woken to take its turn after
+/// another process of the pipeline is so without harm.
+std::optional<std::chrono::nanoseconds> ThreadTeam::absence() {
+    const int others = std::max(size() - 1, 1);
+    return std::chrono::nanoseconds{missed_.exchange(0, std::memory_order_relaxed) / others};
+}
+
+void ThreadTeam::start_anew() {
+    wanted_ = TeamSize{capacity_, may_spin_ ? 1 : kLooksOnSharedCores};
     busy_ = {};
-    if (wanted_.size() != size()) pin(wanted_.size() == capacity_);
+    (void)absence();
+    if (size() != capacity_) pin(true);
 }
 
 /// Each thread on its own core, or all on any core of the team.
@@ -209,19 +235,25 @@ void ThreadTeam::barrier() {
         return;
     }
     // Acquire pairs with the release of the last one in.
-    wait_while(barrier_phase_, phase, {kSpinsAtBarrier, kSpinsToMeet, kYieldsAtBarrier});
+    if (spin_while(barrier_phase_, phase, may_spin_ ? kSpinsAtBarrier : kSpinsToMeet)) return;
+    const auto since = std::chrono::steady_clock::now();
+    rest_while(barrier_phase_, phase, kYieldsAtBarrier);
+    missed_.fetch_add((std::chrono::steady_clock::now() - since).count(),
+                      std::memory_order_relaxed);
 }
 
-void ThreadTeam::wait_while(std::atomic<std::uint32_t>& word,
-                            std::uint32_t value,
-                            const Patience& patience) {
-    const bool crowded = crowded_.load(std::memory_order_relaxed) > 0;
-    const int spins = may_spin_ ? patience.spins : crowded ? kSpinsToMeet : patience.shared_spins;
+/// False: the word still has that value after so many looks.
+bool ThreadTeam::spin_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int spins) {
     for (int i = 0; i < spins; ++i) {
-        if (word.load(std::memory_order_acquire) != value) return;
+        if (word.load(std::memory_order_acquire) != value) return true;
         cpu_relax();
     }
-    for (int i = 0; !may_spin_ && i < patience.yields && yield(); ++i) {
+    return false;
+}
+
+/// Yields on shared cores, so many times at most, then sleeps.
+void ThreadTeam::rest_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int yields) {
+    for (int i = 0; !may_spin_ && i < yields && yield(); ++i) {
         if (word.load(std::memory_order_acquire) != value) return;
     }
     // Sequentially consistent, as the store that is waited for and the load in wake(): either that

@@ -3,9 +3,10 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
-// How many take part: all, until one of a team with cores of its own is kept waiting for its core
-// by something else (team_size.hpp); then one less, and none is pinned within the team's cores, so
-// that the scheduler finds the free ones.
+// How many take part: all, until one is kept waiting for its core by something else (team_size.hpp);
+// then one less, and none is pinned within the team's cores, so that the scheduler finds the free
+// ones. A team with cores of its own asks the kernel for how long its threads were ready and had no
+// core; one that shares cores measures for how long a thread was missed at its barriers.
 // size() changes between two runs alone. Threads that do not take part sleep.
 //
 // How it waits: first it spins, then it yields where others compute on its cores too (another
@@ -22,6 +23,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <sched.h>
 #include <sys/types.h>
 #include <thread>
@@ -55,6 +57,10 @@ public:
     /// All threads of the team must call it; it returns when the last one has.
     void barrier();
 
+    /// Between runs: all take part again. What was seen of those so far, which loaded a model beside
+    /// other processes that load, tells nothing of those to come.
+    void start_anew();
+
 private:
     using Function = void (*)(void* context, int thread);
     void run_erased(Function function, void* context);
@@ -68,16 +74,10 @@ private:
     [[nodiscard]] std::uint32_t park(int thread);
     void account(std::chrono::nanoseconds busy);
     void pin(bool apart);
-    /// How long a thread waits awake: it spins on cores of its own; on shared ones it yields after
-    /// fewer spins.
-    struct Patience {
-        int spins;
-        int shared_spins;
-        int yields;
-    };
-    void wait_while(std::atomic<std::uint32_t>& word,
-                    std::uint32_t value,
-                    const Patience& patience);
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> longest_delay();
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> absence();
+    static bool spin_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int spins);
+    void rest_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int yields);
     void wake(std::atomic<std::uint32_t>& word);
     bool yield();
 
@@ -103,6 +103,8 @@ private:
     alignas(64) std::atomic<std::uint32_t> barrier_phase_{0};
     alignas(64) std::atomic<int> sleepers_{0};
     std::atomic<int> crowded_{0};  // waits to go that do not yield
+    // Nanoseconds that threads rested at barriers, all together, since they were looked at.
+    std::atomic<std::int64_t> missed_{0};
 };
 
 }  // namespace paceline

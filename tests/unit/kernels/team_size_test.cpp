@@ -35,6 +35,20 @@ TEST_CASE("a team shrinks by one at each look that finds a thread waiting, to on
     }
 }
 
+TEST_CASE("where several looks in a row are asked for, fewer change nothing") {
+    TeamSize team{2, 3};
+    const auto look = [&](int at, int waited) {
+        team.look(milliseconds{at}, milliseconds{25}, milliseconds{waited});
+        return team.size();
+    };
+    for (const int at : {25, 50}) CHECK(look(at, 12) == 2);
+    CHECK(look(75, 0) == 2);
+    for (const int at : {100, 125}) CHECK(look(at, 12) == 2);
+    CHECK(look(150, 12) == 1);
+    CHECK(look(500, 0) == 2);   // on trial,
+    CHECK(look(525, 12) == 1);  // where one look is enough
+}
+
 TEST_CASE("a team grows again once no thread waits, after a while") {
     TeamSize team{2};
     team.look(milliseconds{1'000}, milliseconds{25}, milliseconds{12});
