@@ -198,9 +198,9 @@ std::optional<std::chrono::nanoseconds> ThreadTeam::longest_delay() {
     return longest;
 }
 
-/// How long a thread was missed at barriers since the last call. On shared cores the kernel's delays
-/// tell nothing: a thread that yields is delayed, and one that is woken to take its turn after
-/// another process of the pipeline is so without harm.
+/// How long a thread was missed at barriers since the last call. On shared cores the kernel's
+/// delays tell nothing: a thread that yields is delayed, and one that takes its turn after another
+/// process of the pipeline is so without harm.
 std::optional<std::chrono::nanoseconds> ThreadTeam::absence() {
     const int others = std::max(size() - 1, 1);
     return std::chrono::nanoseconds{missed_.exchange(0, std::memory_order_relaxed) / others};

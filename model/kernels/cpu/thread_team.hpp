@@ -3,10 +3,10 @@
 // run(work) calls work(0) on the calling thread and work(1..size-1) on the others, and returns
 // when all have; inside, barrier() makes all wait for all.
 //
-// How many take part: all, until one is kept waiting for its core by something else (team_size.hpp);
-// then one less, and none is pinned within the team's cores, so that the scheduler finds the free
-// ones. A team with cores of its own asks the kernel for how long its threads were ready and had no
-// core; one that shares cores measures for how long a thread was missed at its barriers.
+// How many take part: all, until one is kept waiting for its core by something else
+// (team_size.hpp); then one less, and none is pinned within the team's cores, so that the scheduler
+// finds the free ones. A team with cores of its own asks the kernel for how long its threads were
+// ready and had no core; one that shares cores measures how long a thread was missed at barriers.
 // size() changes between two runs alone. Threads that do not take part sleep.
 //
 // How it waits: first it spins, then it yields where others compute on its cores too (another
@@ -57,8 +57,8 @@ public:
     /// All threads of the team must call it; it returns when the last one has.
     void barrier();
 
-    /// Between runs: all take part again. What was seen of those so far, which loaded a model beside
-    /// other processes that load, tells nothing of those to come.
+    /// Between runs: all take part again. What was seen of those so far, which loaded a model
+    /// beside other processes that load, tells nothing of those to come.
     void start_anew();
 
 private:
