@@ -114,6 +114,12 @@ public:
     /// For the turn in which the receiver's work counts: a sequential draft works in the next one,
     /// others in this. Nothing if it is as before. The caller fills in route and generation.
     [[nodiscard]] std::optional<msg::Price> take_price(Group group);
+    /// Whether the group was told that nothing is wanted. With several requests a sequential draft
+    /// is told so for the next turn while some requests still wait in this one: in vain.
+    [[nodiscard]] bool told_off(Group group) const {
+        const std::optional<msg::Price>& told = groups_[static_cast<std::size_t>(group)].told;
+        return told && is_off(told->mode);
+    }
     /// The receiver is new: it is told the price at the next take_price().
     void forget_told(Group group) { groups_[static_cast<std::size_t>(group)].told.reset(); }
 

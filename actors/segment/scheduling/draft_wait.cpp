@@ -55,13 +55,18 @@ Position DraftWait::wanted_root() const {
     return kNoRoot;
 }
 
+bool DraftWait::nothing_comes() const {
+    const SpeculationAccount* account = rule_.account;
+    if (account == nullptr) return false;
+    if (account->allowed() == 0) return true;
+    if (rule_.draft_is_instant) return false;
+    return empty_ >= kEmptyAnswersMax || account->told_off(SpeculationAccount::Group::Drafts);
+}
+
 bool DraftWait::waits() const {
     if (!rule_.draft_present || !state_.spec().speculation.on || silent_ >= kSilentWaitsMax)
         return false;
-    const bool nothing_comes =
-        rule_.account != nullptr &&
-        (rule_.account->allowed() == 0 || (!rule_.draft_is_instant && empty_ >= kEmptyAnswersMax));
-    if (nothing_comes) return false;
+    if (nothing_comes()) return false;
     const TreeNode& root = state_.tree().root();
     const bool candidate_is_useless = state_.finish_rule().room_at(root.position + 1) <= 1;
     if (candidate_is_useless || received_.complete >= wanted_root()) return false;

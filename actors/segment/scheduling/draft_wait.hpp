@@ -86,6 +86,7 @@ private:
     };
 
     [[nodiscard]] Position wanted_root() const;
+    [[nodiscard]] bool nothing_comes() const;
 
     const DraftWaitRule& rule_;
     const RequestState& state_;
