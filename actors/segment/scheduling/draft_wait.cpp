@@ -40,6 +40,7 @@ bool DraftWait::verify_sent(bool first, Micros now) {
 void DraftWait::decided(Micros now) {
     until_ = now + rule_.wait;
     half_until_.reset();
+    rests_ = draft_told_off();
 }
 
 /// The root for which the draft must have sent Complete before the next batch starts.
@@ -55,12 +56,15 @@ Position DraftWait::wanted_root() const {
     return kNoRoot;
 }
 
+bool DraftWait::draft_told_off() const {
+    return rule_.account != nullptr && rule_.account->told_off(SpeculationAccount::Group::Drafts);
+}
+
 bool DraftWait::nothing_comes() const {
     const SpeculationAccount* account = rule_.account;
     if (account == nullptr) return false;
-    if (account->allowed() == 0) return true;
-    if (rule_.draft_is_instant) return false;
-    return empty_ >= kEmptyAnswersMax || account->told_off(SpeculationAccount::Group::Drafts);
+    if (account->allowed() == 0 || rests_ || draft_told_off()) return true;
+    return !rule_.draft_is_instant && empty_ >= kEmptyAnswersMax;
 }
 
 bool DraftWait::waits() const {

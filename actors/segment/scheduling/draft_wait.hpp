@@ -86,11 +86,13 @@ private:
     };
 
     [[nodiscard]] Position wanted_root() const;
+    [[nodiscard]] bool draft_told_off() const;
     [[nodiscard]] bool nothing_comes() const;
 
     const DraftWaitRule& rule_;
     const RequestState& state_;
     ReceivedRoots received_;
+    bool rests_ = false;  // the draft was told so when the root came: it says nothing of this root
     Position round_root_ = kNoRoot;     // of the last verify batch; kNoRoot: there was none
     std::uint32_t silent_ = 0;          // waits in a row that timed out
     std::uint32_t empty_ = 0;           // answers in a row without a candidate

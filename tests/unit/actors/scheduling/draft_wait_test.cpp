@@ -70,6 +70,39 @@ TEST_CASE("a draft that misses several waits in a row is not waited for until it
     CHECK(lost.waits());
 }
 
+TEST_CASE("a draft that was told to rest is not waited for, nor in a turn that lets others go on") {
+    const RequestState state = waiting_request();
+    SpeculationAccount account{{.controller = Controller::On}};
+    const DraftWaitRule rule{
+        .start = StartRule::Sequential, .wait = Micros{100}, .account = &account};
+    DraftWait wait{rule, state, Micros{0}};
+    Micros now{0};
+    const auto turn = [&](BatchId batch) {
+        const std::vector parts{SpeculationAccount::Part{RequestId{1}, batch, 0}};
+        account.formed(parts, {.rows = 1, .requests = 1}, {}, 1, true, now);
+        now += Micros{1000};
+        account.verified(RequestId{1}, batch, 1, {}, now);
+    };
+    std::uint32_t next = 0;
+    while (account.turns().allowed_next() == 0) turn(BatchId{next++});
+    // The next turn speculates, and the draft has not been told so yet.
+    turn(BatchId{next++});
+    REQUIRE(account.allowed() > 0);
+    CHECK(wait.waits());
+    account.forget_told(SpeculationAccount::Group::Drafts);
+    while (account.turns().allowed_next() > 0) turn(BatchId{next++});
+    const auto price = account.take_price(SpeculationAccount::Group::Drafts);
+    REQUIRE(price);
+    REQUIRE(is_off(price->mode));
+    CHECK_FALSE(wait.waits());
+    wait.decided(now);  // a root of which the draft says nothing, also when it is on again
+    account.forget_told(SpeculationAccount::Group::Drafts);
+    CHECK_FALSE(wait.waits());
+    wait.decided(now);
+    while (account.allowed() == 0) turn(BatchId{next++});
+    CHECK(wait.waits());
+}
+
 TEST_CASE("a draft that is lost is not waited for") {
     const RequestState state = waiting_request();
     DraftWaitRule rule{.start = StartRule::Lockstep, .wait = Micros{100}};
