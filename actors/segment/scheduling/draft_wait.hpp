@@ -9,8 +9,9 @@
 // (*) with an exit: the Dispatcher passes the batch on at halfway().
 // A wait ends after DraftWaitRule::wait at the latest. After kSilentWaitsMax waits in a row that
 // timed out there is none until the draft is in time again, and none for a draft that is lost. None
-// either where no candidate is useful: the client or the account wants none, the next token is the
-// last one, or the draft had nothing to propose several times in a row.
+// either where no candidate is useful or none comes: the client or the account wants none, the next
+// token is the last one, the draft was told to rest, now or when the root came, or it had nothing
+// to propose several times in a row.
 // The draft's own position comes from its proposals (receive()); a proposal for an earlier root
 // takes nothing back.
 // Borrows the rule and the request's state. No clock: times come by calls. Not thread-safe.
