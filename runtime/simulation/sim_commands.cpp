@@ -55,9 +55,10 @@ void SimCommands::carry_out(const Recovery::Spawn& spawn) {
                                  home.spec.process.name, spawn.epoch.value, home.newest.value));
     }
     home.newest = spawn.epoch;
-    // On a machine that stood still it may be behind a connection that is closed.
+    // On a machine that stood still it may be behind a connection that is closed; on one that the
+    // answer to its Hello has not reached yet it was never started.
     const SimLinePtr& behind = last.self.line;
-    const bool fenced = behind && behind->conductor_end && behind->was_frozen;
+    const bool fenced = behind && behind->conductor_end && (behind->was_frozen || !behind->served);
     if (!last.ended() && !last.faults.lingers() && !fenced) {
         core.violate("a second incarnation of stage '" + home.spec.process.name + "' while " +
                      last.self.title() + " is alive");
