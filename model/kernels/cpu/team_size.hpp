@@ -30,6 +30,9 @@ public:
     explicit TeamSize(int capacity, int looks = 1)
         : capacity_{capacity}, looks_{looks}, size_{capacity} {}
 
+    /// All take part, and nothing was seen yet.
+    void start_anew() { *this = TeamSize{capacity_, looks_}; }
+
     [[nodiscard]] int capacity() const { return capacity_; }
     [[nodiscard]] int size() const { return size_; }
 

@@ -177,7 +177,7 @@ std::uint32_t ThreadTeam::park(int thread) {
 void ThreadTeam::account(std::chrono::nanoseconds busy) {
     busy_ += busy;
     if (busy_ < TeamSize::kLookInterval) return;
-    const auto waited = may_spin_ ? longest_delay() : absence();
+    const auto waited = may_spin_ ? longest_delay() : std::optional{absence()};
     if (waited) {
         wanted_.look(std::chrono::steady_clock::now().time_since_epoch(), busy_, *waited);
         if (wanted_.size() != size()) pin(wanted_.size() == capacity_);
@@ -201,15 +201,15 @@ std::optional<std::chrono::nanoseconds> ThreadTeam::longest_delay() {
 /// How long a thread was missed at barriers since the last call. On shared cores the kernel's
 /// delays tell nothing: a thread that yields is delayed, and one that takes its turn after another
 /// process of the pipeline is so without harm.
-std::optional<std::chrono::nanoseconds> ThreadTeam::absence() {
+std::chrono::nanoseconds ThreadTeam::absence() {
     const int others = std::max(size() - 1, 1);
     return std::chrono::nanoseconds{missed_.exchange(0, std::memory_order_relaxed) / others};
 }
 
 void ThreadTeam::start_anew() {
-    wanted_ = TeamSize{capacity_, may_spin_ ? 1 : kLooksOnSharedCores};
+    wanted_.start_anew();
     busy_ = {};
-    (void)absence();
+    absence();
     if (size() != capacity_) pin(true);
 }
 

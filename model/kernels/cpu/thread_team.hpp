@@ -75,7 +75,7 @@ private:
     void account(std::chrono::nanoseconds busy);
     void pin(bool apart);
     [[nodiscard]] std::optional<std::chrono::nanoseconds> longest_delay();
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> absence();
+    std::chrono::nanoseconds absence();
     static bool spin_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int spins);
     void rest_while(std::atomic<std::uint32_t>& word, std::uint32_t value, int yields);
     void wake(std::atomic<std::uint32_t>& word);

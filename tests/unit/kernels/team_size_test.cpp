@@ -47,6 +47,9 @@ TEST_CASE("where several looks in a row are asked for, fewer change nothing") {
     CHECK(look(150, 12) == 1);
     CHECK(look(500, 0) == 2);   // on trial,
     CHECK(look(525, 12) == 1);  // where one look is enough
+    team.start_anew();
+    for (const int at : {550, 575}) CHECK(look(at, 12) == 2);
+    CHECK(look(600, 12) == 1);
 }
 
 TEST_CASE("a team grows again once no thread waits, after a while") {
